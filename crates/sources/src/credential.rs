@@ -180,8 +180,8 @@ impl SourceCredential {
         self.credentials.tokens.wait_for_requests().await;
     }
 
-    /// The echo filter for the credentials sent recently, for any caller: an upstream can repeat
-    /// what other callers sent, and earlier tokens.
+    /// Returns the echo filter for the credentials sent recently, for any caller: an upstream can
+    /// repeat what other callers sent, and earlier tokens.
     pub(crate) fn echoes(&self) -> Echoes {
         self.recent.lock().echoes.clone()
     }

@@ -253,7 +253,7 @@ impl Egress {
     }
 }
 
-/// The address of `request` in the client's type.
+/// Returns the address of `request` in the client's type.
 fn uri(request: &Outgoing) -> Result<Uri, EgressError> {
     request.uri.clone().map_or_else(|| uri_of(&request.url), Ok)
 }
@@ -322,7 +322,7 @@ impl Answer {
         self.response.headers()
     }
 
-    /// The media type in lower case, without parameters.
+    /// Returns the media type in lower case, without parameters.
     pub(crate) fn media_type(&self) -> String {
         let value = self.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
         let essence = value.and_then(|v| v.split(';').next()).unwrap_or_default();

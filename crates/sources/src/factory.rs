@@ -63,7 +63,7 @@ impl Factory {
         Self { credentials, ..self }
     }
 
-    /// The fetcher for the key sets of token issuers, over the same network.
+    /// Returns the fetcher for the key sets of token issuers, over the same network.
     pub fn key_sets(&self) -> KeySets {
         KeySets(Arc::clone(&self.network))
     }

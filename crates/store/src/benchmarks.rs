@@ -12,7 +12,7 @@ impl CompactPayload {
         Payload::split(payload).map(Self)
     }
 
-    /// Returns the JSON text.
+    /// Joins form and parts to the JSON text.
     pub fn join(&self) -> Option<String> {
         let mut payload = String::new();
         join(&self.0.form, &self.0.parts, &mut payload).map(|()| payload)

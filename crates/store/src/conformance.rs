@@ -5,7 +5,7 @@
 //! toolcrib_store::storage_suite!(sqlite, open_a_new_store().await);
 //! ```
 //!
-//! The expression is evaluated once per test and returns a pair: an empty engine, and a guard that
+//! The expression is evaluated once per test and yields a pair: an empty engine, and a guard that
 //! must live as long as the engine (a directory, or `()`). The engine seals, if it can. The crate
 //! that uses the macro needs `tokio` with `macros` and `rt`.
 //!
@@ -32,7 +32,7 @@ pub mod segment_store;
 use chrono::{DateTime, Utc};
 use toolcrib_core::clock::Timestamp;
 
-/// Returns a fixed time plus `millis`.
+/// A fixed time plus `millis`.
 pub fn moment(millis: i64) -> Timestamp {
     DateTime::<Utc>::from_timestamp_millis(1_760_000_000_000 + millis).unwrap()
 }

@@ -3,8 +3,8 @@
 //! Invariants:
 //! - an event is copied with its position and its hash, so that the chain, the checkpoints and the
 //!   cursors of readers stay true;
-//! - a copy that fails or is killed leaves no store behind: a file gets its name, and a database its
-//!   rows, at the end (`begin` and `commit` of [`Engine`]);
+//! - a copy that fails or is killed leaves no store behind: a file gets its name, and a database
+//!   its rows, last (`begin` and `commit` of [`Engine`]);
 //! - before that, the copy is compared with the original, row by row and event by event.
 
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub struct Copied {
     pub rows: Vec<(&'static str, u64)>,
 }
 
-/// The part of a copy that is under way.
+/// The current part of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Rows other than events.
@@ -314,7 +314,7 @@ pub(crate) struct Single {
 pub(crate) trait Engine: Send + Sync {
     fn storage(&self) -> &dyn Storage;
 
-    /// Returns up to `limit` rows of `table` after the first `skip`, in its order.
+    /// Reads up to `limit` rows of `table` after the first `skip`, in its order.
     async fn rows(
         &self,
         table: &Table,
@@ -324,17 +324,17 @@ pub(crate) trait Engine: Send + Sync {
 
     async fn single(&self) -> Result<Single, StoreError>;
 
-    /// Returns the next events after position `after`.
+    /// Reads the next events after position `after`.
     async fn events(&self, after: u64) -> Result<Vec<StoredEvent>, StoreError> {
         self.storage().record().stored(page(after)).await
     }
 
-    /// Returns the last position of the log.
+    /// The last position of the log.
     async fn last_position(&self) -> Result<u64, StoreError> {
         self.storage().record().last_position().await
     }
 
-    /// Begins to fill this store. Nothing of it counts before [`commit`](Self::commit).
+    /// Starts to fill this store. Its rows take effect with [`commit`](Self::commit).
     async fn begin(&self) -> Result<(), StoreError>;
 
     async fn insert(&self, table: &'static Table, rows: Vec<Vec<Value>>) -> Result<(), StoreError>;
@@ -346,7 +346,7 @@ pub(crate) trait Engine: Send + Sync {
     /// of the whole log. Only this engine can read them.
     async fn finish(&self, single: Single, last: u64) -> Result<(), StoreError>;
 
-    /// Makes everything that was stored since [`begin`](Self::begin) count.
+    /// Puts everything stored since [`begin`](Self::begin) into effect.
     async fn commit(&self) -> Result<(), StoreError>;
 }
 
@@ -394,7 +394,7 @@ async fn copy_from(
             "the store to copy, which is empty; check its URL".to_owned(),
         ));
     }
-    // Closes calls of servers that have died, so that none is open.
+    // Closes calls of servers that have died, so that no open call is copied.
     source.storage().recover(chrono::Utc::now()).await?;
     let target = Target::of(&to.url)?;
     let destination = open(&target.url(), to.options).await?;
@@ -549,7 +549,7 @@ fn path_of(url: &str) -> Option<&Path> {
 
 /// Where a copy is made.
 enum Target {
-    /// In a new file, which is renamed at the end.
+    /// In a new file, renamed when the copy is complete.
     File { partial: PathBuf, path: PathBuf },
     /// In a database.
     Database(String),
@@ -599,7 +599,7 @@ impl Target {
         })
     }
 
-    /// Removes the unfinished file and those beside it.
+    /// Removes the unfinished file and SQLite's files next to it.
     fn discard(&self) {
         let Self::File { partial, .. } = self else { return };
         for ending in ["", "-wal", "-shm", "-journal"] {

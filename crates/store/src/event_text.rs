@@ -19,12 +19,12 @@ pub(crate) fn time(text: &str) -> Option<Timestamp> {
     DateTime::parse_from_rfc3339(text).ok().map(|at| at.with_timezone(&Utc))
 }
 
-/// Returns the text of the time of an event, as it is read back.
+/// The text of the time of an event, as it is read back.
 pub(crate) fn event_time(at: Timestamp) -> String {
     time_text(Timestamp::from_timestamp_millis(at.timestamp_millis()).unwrap_or(at))
 }
 
-/// Returns the event of a row, if it is one that this program writes.
+/// The event of a row, if this program writes such events.
 pub(crate) fn logged(stored: StoredEvent, position: u64) -> Option<LoggedEvent> {
     let causation_id = stored.causation_id.map(EventId::parse).transpose().ok()?;
     Some(LoggedEvent {

@@ -1,5 +1,5 @@
-//! Fingerprints of calls for approvals: HMAC-SHA-256 under a key of the store, which reveal
-//! nothing.
+//! Fingerprints of calls for approvals: HMAC-SHA-256 under a key of the store. They do not reveal
+//! the call.
 
 use aws_lc_rs::hmac;
 use toolcrib_core::{approval::Fingerprint, hex, store::StoreError};
@@ -20,7 +20,7 @@ impl FingerprintKey {
     /// Opens the stored key, and returns it with its text.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when none of `keys` opens it.
+    /// [`StoreError::Corrupt`] when not one of `keys` opens it.
     pub(crate) fn open(
         keys: &SealKeys,
         stored: &[u8],

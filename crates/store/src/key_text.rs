@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose};
 use toolcrib_core::{canonical::Digest, credential::Secret, store::StoreError};
 use zeroize::Zeroizing;
 
-/// Returns the text of a new key, in base64.
+/// Generates a new key, in base64.
 pub(crate) fn generate() -> Result<Secret, StoreError> {
     let mut bytes = Zeroizing::new([0; 32]);
     aws_lc_rs::rand::fill(&mut *bytes).map_err(|_| {

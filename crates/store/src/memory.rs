@@ -1,7 +1,7 @@
 //! Storage in memory, for tests and for embedders that need no durability.
 //!
-//! Nothing here is bounded or survives the process. Times have millisecond precision, as in the
-//! durable engines.
+//! The content is unbounded and does not survive the process. Times have millisecond precision, as
+//! in the durable engines.
 
 mod approvals;
 mod catalogs;
@@ -75,7 +75,7 @@ impl MemoryStorage {
         Self::over(Arc::new(events), Arc::new(MemoryLog::default()), Vec::new())
     }
 
-    /// Creates a storage with these pins and nothing else.
+    /// Creates a storage with only these pins.
     pub(crate) fn with_pins(pins: Vec<Pin>) -> Self {
         let log = Arc::new(MemoryLog::default());
         Self::over(Arc::clone(&log) as _, log, pins)
@@ -174,7 +174,7 @@ impl Storage for MemoryStorage {
         Ok(vec!["memory".to_owned()])
     }
 
-    /// Nothing outlives its process, so there is nothing to recover.
+    /// The content does not survive its process, so there are no calls to recover.
     async fn recover(&self, _now: Timestamp) -> Result<usize, StoreError> {
         Ok(0)
     }

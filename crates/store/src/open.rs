@@ -33,10 +33,11 @@ pub async fn open(
     Err(unknown_scheme(url))
 }
 
-/// Fails unless [`open`] of this build knows the store at `url`. Connects to nothing.
+/// Fails unless [`open`] of this build knows the store at `url`. Makes no connection.
 ///
 /// # Errors
-/// [`StoreError::Unavailable`] for an unknown scheme, an invalid URL and an engine that is not built in.
+/// [`StoreError::Unavailable`] for an unknown scheme, an invalid URL, or an engine missing in this
+/// build.
 pub fn check_url(url: impl AsRef<OsStr>) -> Result<(), StoreError> {
     match url.as_ref().to_str().filter(|url| is_postgres(url)) {
         Some(url) => check_postgres(url),

@@ -9,7 +9,7 @@ use crate::seal::SealKeys;
 pub struct Options {
     /// The meaning of an acknowledgement.
     pub durability: Durability,
-    /// The password of the user in the URL, for an engine that is a server.
+    /// The password of the user in the URL, for an engine with a server.
     pub password: Option<Secret>,
     /// The keys that seal credentials and approvals. Without one, credentials cannot be stored, and
     /// approvals are stored without the displayable arguments of their calls.
@@ -27,7 +27,7 @@ pub enum Durability {
     /// The data was synced to disk and survives a power failure.
     #[default]
     Strict,
-    /// The data was handed to the operating system and survives the end of the process. A power
+    /// The data was handed to the operating system and survives the exit of the process. A power
     /// failure may lose the last moments; the file stays consistent.
     Relaxed,
 }

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - positions of the whole log become visible in their order: they are taken by the last statement
 //!   of a transaction, from a row that stays locked until its end (`postgres/append.rs`);
-//! - every operation ends within 15 s, also while the database does not answer
+//! - every operation completes within 15 s, also while the database does not answer
 //!   (`postgres/failure.rs`);
 //! - [`Storage::recover`] closes the calls of a process whose lease has expired, by the clock of the
 //!   database, and never those of another (`postgres/instance.rs`).
@@ -67,7 +67,7 @@ use self::failure::within;
 pub use self::handle::PostgresStore;
 use crate::Options;
 
-/// Fails if `url` is invalid. Connects to nothing.
+/// Fails if `url` is invalid. Makes no connection.
 pub(crate) fn check_url(url: &str) -> Result<(), StoreError> {
     connect::place(url, &Options::default()).map(drop)
 }

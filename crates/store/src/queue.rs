@@ -3,7 +3,7 @@
 //! Invariants:
 //! - every item that [`Queue::push`] accepted is handed out exactly once, in the order of the
 //!   pushes, also when the queue is closed meanwhile;
-//! - after [`Queue::close`] nothing is accepted, and [`Queue::take`] says [`Taken::Closed`] only
+//! - after [`Queue::close`] all items are refused, and [`Queue::take`] says [`Taken::Closed`] only
 //!   once everything accepted has been handed out.
 //!
 //! The permits of the callers bound the length of the queue, not the queue itself.
@@ -35,8 +35,8 @@ pub(crate) enum Taken<T> {
 struct State<T> {
     items: VecDeque<T>,
     closed: bool,
-    /// Whether the consumer sleeps and nobody has woken it yet. To wake a consumer that is awake would
-    /// cost every producer a system call.
+    /// Whether the consumer sleeps and has not been woken yet. To wake a consumer that is awake
+    /// would cost every producer a system call.
     asleep: bool,
 }
 
@@ -50,7 +50,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Adds an item; returns it when the queue is closed.
+    /// Adds an item; gives it back if the queue is closed.
     pub(crate) fn push(&self, item: T) -> Result<(), T> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.closed {

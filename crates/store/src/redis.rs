@@ -90,7 +90,7 @@ impl RedisLimiter {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the error for the caller, and logs in again next time if the login was refused.
+    /// Converts the error for the caller, and logs in again next time if the login was refused.
     fn failed(&self, error: &RedisError) -> StoreError {
         if error.kind() == ErrorKind::AuthenticationFailed
             && let Ok(fresh) =
@@ -158,7 +158,7 @@ fn short(text: &str) -> String {
     hex::encode(bytes.split_at(16).0)
 }
 
-/// Returns nanoseconds in microseconds, rounded up, so that a rate is never exceeded.
+/// Nanoseconds in microseconds, rounded up, so that a rate is never exceeded.
 fn micros(nanos: u64) -> u64 {
     nanos.div_ceil(1_000)
 }

@@ -21,7 +21,7 @@ pub(crate) struct Present {
 }
 
 impl Present {
-    /// Returns why another item cannot be inserted; `None` if it can.
+    /// Why another item cannot be inserted; `None` if it can.
     pub(crate) fn refusal(&self) -> Option<SavedInsertion> {
         match self {
             Self { place: MAX_SAVED.., .. } => Some(SavedInsertion::PlaceFull),
@@ -39,7 +39,7 @@ impl From<[i64; 2]> for Present {
     }
 }
 
-/// Returns the kind of the items that `filter` selects, the column that it compares, and the value.
+/// The kind of the items that `filter` selects, the column that it compares, and the value.
 pub(crate) fn selected(filter: &SavedFilter) -> (SavedKind, &'static str, &str) {
     match filter {
         SavedFilter::Views => (SavedKind::View, "tool", ""),
@@ -48,18 +48,18 @@ pub(crate) fn selected(filter: &SavedFilter) -> (SavedKind, &'static str, &str) 
     }
 }
 
-/// Returns the content of an item as it is stored: sealed if there is a key.
+/// The content of an item as it is stored: sealed if there is a key.
 pub(crate) fn pack(keys: &SealKeys, item: &SavedItem) -> Result<Vec<u8>, StoreError> {
     keys.pack(&seal_places::saved(item), item.content.as_deref().unwrap_or_default())
 }
 
-/// Returns the item of a row with its content, if the keys can open it.
+/// The item of a row with its content, if the keys can open it.
 pub(crate) fn unpack(keys: &SealKeys, (item, content): StoredItem) -> SavedItem {
     let content = keys.unpack(&seal_places::saved(&item), &content);
     SavedItem { content, ..item }
 }
 
-/// Returns the content of a row sealed with the current key; `None` if it is already. Fails if no key opens
+/// Seals the content of a row with the current key; `None` if it is already. Fails if no key opens
 /// it.
 pub(crate) fn reseal(
     keys: &SealKeys,

@@ -1,4 +1,4 @@
-//! Encryption of credentials at rest: AES-256-GCM with a key that is not in the store.
+//! Encryption of credentials at rest: AES-256-GCM with a key outside the store.
 //!
 //! ```text
 //! sealed = version (1) ‖ key id (8) ‖ nonce (12) ‖ ciphertext ‖ tag (16)
@@ -7,7 +7,7 @@
 //! Invariants:
 //! - the other fields of a credential (owner, audiences, kind) are authenticated together with its
 //!   values: a row that was changed or exchanged with another cannot be opened;
-//! - without a key nothing is sealed;
+//! - values are sealed only if there is a key;
 //! - plain values are wiped from the buffers of this module.
 
 use std::{fmt, sync::Arc};
@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 use crate::key_text;
 
 const VERSION: u8 = 1;
-/// First byte of a text that is stored without a key; no sealed one begins with it.
+/// First byte of a text stored without a key; a sealed text never starts with it.
 const PLAIN: u8 = 0;
 const KEY_ID: usize = 8;
 const NONCE: usize = 12;
@@ -89,7 +89,7 @@ impl fmt::Debug for SealKey {
 // === impl SealKeys ===
 
 impl SealKeys {
-    /// Returns an empty set: nothing can be sealed or opened.
+    /// Returns an empty set, which can neither seal nor open values.
     pub fn none() -> Self {
         Self::default()
     }
@@ -105,7 +105,7 @@ impl SealKeys {
         !self.keys.is_empty()
     }
 
-    /// Returns whether `sealed` was sealed with the current key.
+    /// Whether `sealed` was sealed with the current key.
     pub(crate) fn is_current(&self, sealed: &[u8]) -> bool {
         self.keys.first().is_some_and(|key| sealed.get(1..1 + KEY_ID) == Some(&key.0.id[..]))
     }
@@ -143,7 +143,7 @@ impl SealKeys {
         Some(text?.expose().to_owned())
     }
 
-    /// Returns `text` as stored: sealed like [`seal_text`](Self::seal_text), or marked as plain
+    /// The stored form of `text`: sealed like [`seal_text`](Self::seal_text), or marked as plain
     /// where there is no key.
     pub(crate) fn pack(&self, associated: &[&str], text: &str) -> Result<Vec<u8>, StoreError> {
         match self.can_seal() {
@@ -152,8 +152,8 @@ impl SealKeys {
         }
     }
 
-    /// Returns the text that [`pack`](Self::pack) stored for the same place. Where there is a key, a text
-    /// that is not sealed is ignored: every program that can write to the store could have put it there.
+    /// Opens the output of [`pack`](Self::pack) for the same place. Where there is a key, an
+    /// unsealed text is ignored: every program that can write to the store could have put it there.
     pub(crate) fn unpack(&self, associated: &[&str], stored: &[u8]) -> Option<String> {
         match self.can_seal() {
             true => self.open_text(associated, stored),
@@ -161,7 +161,7 @@ impl SealKeys {
         }
     }
 
-    /// Like [`unpack`](Self::unpack), also for a text that was stored without a key. The caller seals it
+    /// Like [`unpack`](Self::unpack), also for a text stored without a key. The caller seals it
     /// next.
     pub(crate) fn unpack_any(&self, associated: &[&str], stored: &[u8]) -> Option<String> {
         match stored.split_first() {
@@ -170,7 +170,7 @@ impl SealKeys {
         }
     }
 
-    /// Opens the material that was sealed with `credential`.
+    /// Opens the material sealed with `credential`.
     pub(crate) fn open(
         &self,
         credential: &Credential,
@@ -230,7 +230,7 @@ impl SealKeys {
 
 /// Why a sealed value cannot be opened.
 enum Unopened {
-    /// It was sealed with a key that is not one of these.
+    /// It was sealed with another key.
     OtherKey,
     /// It was damaged, changed or moved.
     NotGenuine,
@@ -253,7 +253,7 @@ fn pull(bytes: &[u8]) -> Option<(Option<Secret>, &[u8])> {
     Some((Some(Secret::new(std::str::from_utf8(text).ok()?.to_owned())), rest))
 }
 
-/// Returns the fields that are authenticated together with the values.
+/// The fields that are authenticated together with the values.
 fn associated(credential: &Credential) -> Result<Vec<u8>, CredentialStoreError> {
     let unwritable = |_| StoreError::Unavailable("a credential has no JSON form".to_owned());
     let kind = serde_json::to_string(&credential.kind).map_err(unwritable)?;

@@ -12,18 +12,18 @@ use crate::seal::SealKeys;
 /// The place of the fingerprint key.
 pub(crate) const FINGERPRINT_KEY: [&str; 1] = ["toolcrib approvals key 1"];
 
-/// Returns the place of the displayable arguments of a call.
+/// The place of the displayable arguments of a call.
 pub(crate) fn approval<'a>(tenant: &'a TenantId, id: &'a ApprovalId) -> [&'a str; 3] {
     ["toolcrib approval 1", tenant.as_str(), id.as_str()]
 }
 
-/// Returns the place of the result of a `step`, or of the inputs of a run with `""`.
+/// The place of the result of a `step`, or of the inputs of a run with `""`.
 pub(crate) fn run<'a>(tenant: &'a TenantId, call: &'a CallId, step: &'a str) -> [&'a str; 4] {
     ["toolcrib run 1", tenant.as_str(), call.as_str(), step]
 }
 
-/// Returns the place of the content of a saved item. A row that is moved to another tool or principal
-/// does not open.
+/// The place of the content of a saved item. A row moved to another tool or principal does not
+/// open.
 pub(crate) fn saved(item: &SavedItem) -> [&str; 6] {
     let [tenant, kind, tool, name] = item.place();
     ["toolcrib saved 1", tenant, kind, tool, name, item.principal.as_str()]
@@ -49,7 +49,7 @@ pub(crate) fn open_idempotent(
     keys.open_text(&idempotent(key, &key.key.to_string(), part), sealed)
 }
 
-/// Returns the part name of an answer, which is bound to one run.
+/// The part name of an answer, bound to one run.
 pub(crate) fn answer_part(run: &str) -> String {
     format!("answer of {run}")
 }

@@ -51,7 +51,6 @@ impl SigningKey {
         Ok(Self { pair: Arc::new(pair), public })
     }
 
-    /// Returns the public key.
     pub fn public(&self) -> [u8; 32] {
         self.public
     }
@@ -115,12 +114,12 @@ pub fn public_key(text: &str) -> Result<[u8; 32], InvalidSigningKey> {
     key_text::read(text).map(|key| *key).ok_or(InvalidSigningKey)
 }
 
-/// Returns whether `checkpoint` was signed with the key that it names.
+/// Whether `checkpoint` was signed with the key that it names.
 pub fn is_signed(checkpoint: &Checkpoint) -> bool {
     is_signature(&checkpoint.public_key, &checkpoint.signed(), &checkpoint.signature)
 }
 
-/// Parses a [`Witness`]; returns `None` when its text is damaged or its signature is invalid.
+/// Parses a [`Witness`]; `None` when its text is damaged or its signature is invalid.
 pub fn witness(text: &str) -> Option<Witness> {
     let (witness, signature) = Witness::parse(text)?;
     is_signature(&witness.public_key, &witness.signed(), &signature).then_some(witness)

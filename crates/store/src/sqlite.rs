@@ -3,7 +3,7 @@
 //! Invariants:
 //! - one thread per open store writes (`sqlite/writer.rs`) and keeps the end of the log in memory
 //!   (`sqlite/log_state.rs`); readers have their own connections (`sqlite/readers.rs`);
-//! - acknowledged data survives the end of the process, and in strict mode that of the machine;
+//! - acknowledged data survives the exit of the process, and in strict mode a power failure;
 //! - [`Storage::recover`] closes the calls that a dead process left open (`sqlite/recover.rs`),
 //!   and never those of a living process (`sqlite/instance.rs`).
 
@@ -120,8 +120,8 @@ impl Storage for SqliteStore {
         Arc::new(self.clone())
     }
 
-    /// All waiting callers share one poll, if it began after their requests: numbers that were read
-    /// before a pause of this process confirm nothing.
+    /// All waiting callers share one poll, if it started after their requests: numbers read before
+    /// a pause of this process do not confirm current data.
     async fn changes(&self, seen: Option<Changes>) -> Result<Changes, StoreError> {
         let Some(seen) = seen else { return self.on_reader(changes).await };
         let asked = Instant::now();
@@ -188,7 +188,7 @@ impl Storage for SqliteStore {
     }
 }
 
-/// Reads events through a connection that is not one of a store.
+/// Reads events through a connection outside a store.
 pub(crate) fn stored(
     connection: &Connection,
     query: &StoredQuery,

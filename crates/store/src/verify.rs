@@ -1,5 +1,5 @@
 //! Verification of a record: every event against its chain, the chain against its signed
-//! checkpoints, and both against checkpoints that are stored elsewhere.
+//! checkpoints, and both against checkpoints stored elsewhere.
 //!
 //! Invariants:
 //! - a finding names the first event that differs from the written one, if there is one (I-71,
@@ -75,7 +75,7 @@ pub enum FindingCode {
     Changed,
     /// Events are missing.
     Missing,
-    /// The log ends before the position of a checkpoint.
+    /// The log stops before the position of a checkpoint.
     Truncated,
     /// The chain differs from the signed one.
     Rewritten,
@@ -83,7 +83,7 @@ pub enum FindingCode {
     Checkpoint,
     /// A checkpoint is signed with an untrusted key.
     UnknownKey,
-    /// A checkpoint that was stored elsewhere is invalid.
+    /// A checkpoint stored elsewhere is invalid.
     Anchor,
     /// A witness is invalid, or the store lacks a checkpoint that it names.
     Witness,
@@ -121,9 +121,9 @@ pub struct Report {
 pub enum WitnessUse {
     /// It was.
     Compared,
-    /// There is none here, and the server may be elsewhere.
+    /// The witness is missing here, and the server may be elsewhere.
     Absent,
-    /// There is none here, where the server's key is.
+    /// The witness is missing here, where the server's key is.
     Missing,
 }
 
@@ -166,7 +166,8 @@ pub enum Verdict {
     /// The signed part is as written. Later events are older than the checkpoint interval and not
     /// signed.
     UnsignedTail,
-    /// The events are consistent. For some tenant none is signed, so the written record is unknown.
+    /// The events are consistent. For some tenant no event is signed, so the written record is
+    /// unknown.
     NoCheckpoint,
 }
 
@@ -217,7 +218,7 @@ enum Origin {
 // === impl Origin ===
 
 impl Origin {
-    /// Returns the words to add after the number of a checkpoint.
+    /// The words to add after the number of a checkpoint.
     fn suffix(self) -> &'static str {
         match self {
             Self::Store => "",
@@ -259,7 +260,7 @@ impl Report {
 // === impl Verifier ===
 
 impl Verifier {
-    /// Creates a verifier that trusts signatures of `trusted`. `ranged`: logs may begin and end
+    /// Creates a verifier that trusts signatures of `trusted`. `ranged`: logs may start and stop
     /// anywhere.
     pub fn new(trusted: Vec<[u8; 32]>, ranged: bool) -> Self {
         Self { trusted, ranged, ..Self::default() }
@@ -336,7 +337,7 @@ impl Verifier {
         }
     }
 
-    /// Adds a checkpoint that was stored elsewhere. Call it before the events of its tenant.
+    /// Adds a checkpoint stored elsewhere. Call it before the events of its tenant.
     pub fn anchor(&mut self, checkpoint: &Checkpoint) {
         self.report.anchors += 1;
         let tenant = checkpoint.tenant.as_str();
@@ -443,7 +444,7 @@ impl Verifier {
         }
         while let Some(statement) = chain.statements.pop_if(|statement| statement.position <= at) {
             if statement.position < at {
-                // Before the first event, or at a missing one, which is reported already.
+                // Before the first event, or at a missing one, reported already.
                 continue;
             }
             if statement.hash == hash {
@@ -473,13 +474,13 @@ impl Verifier {
         }
     }
 
-    /// Returns the position up to which events of `tenant` may be pruned.
+    /// The position up to which events of `tenant` may be pruned.
     fn pruned(&self, tenant: &str) -> u64 {
         let pruned = self.chains.get(tenant).and_then(|chain| chain.pruned);
         pruned.map_or(0, |(position, _)| position)
     }
 
-    /// Adds damage that was found by other means.
+    /// Adds damage found by other means.
     pub fn damaged(&mut self, message: String) {
         self.found(FindingCode::Damaged, message);
     }
@@ -591,11 +592,12 @@ fn gone(from: u64, to: u64) -> String {
 }
 
 /// Verifies the part `scope` of the record in `store`. Signatures of `trusted` keys count.
-/// `anchors` are checkpoints that were stored elsewhere; `witnesses` are the last signed states of
-/// the servers, read before this call. `progress` receives the number of checked events and of all events.
+/// `anchors` are checkpoints stored elsewhere; `witnesses` are the last signed states of the
+/// servers, read before this call. `progress` receives the number of checked events and of all
+/// events.
 ///
 /// A server may prune old events meanwhile. A check with findings is therefore repeated when
-/// retention has advanced since it began.
+/// retention has advanced during it.
 ///
 /// # Errors
 /// Fails when the store cannot be read; damaged content is part of the report.
@@ -621,7 +623,7 @@ pub async fn record(
     }
 }
 
-/// Returns whether a tenant has a mark of retention after its checkpoint in `last`.
+/// Whether a tenant has a mark of retention after its checkpoint in `last`.
 async fn pruned_after(
     store: &dyn RecordStore,
     last: &HashMap<TenantId, u64>,
@@ -698,8 +700,8 @@ async fn check(
     Ok((verifier.finish(open_end), last_numbers))
 }
 
-/// Adds the checkpoints of the tenants in `scope`, and those that only `witnesses` have. Returns the
-/// number of each tenant's last checkpoint.
+/// Adds the checkpoints of the tenants in `scope`, and those that only `witnesses` have. Returns
+/// the number of each tenant's last checkpoint.
 async fn check_tenants(
     store: &dyn RecordStore,
     scope: &Scope,

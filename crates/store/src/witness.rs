@@ -1,4 +1,4 @@
-//! The witness of the record, in a file of its own.
+//! The witness of the record, in a separate file.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -13,7 +13,7 @@ use toolcrib_core::{record::WitnessStore, store::StoreError, text::io_reason};
 /// The most bytes of a witness that are read: the witness of 100 000 tenants has about 25 MB.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// A file that is replaced as a whole.
+/// A file replaced as a whole.
 #[derive(Debug, Clone)]
 pub struct WitnessFile {
     path: PathBuf,
@@ -22,12 +22,11 @@ pub struct WitnessFile {
 // === impl WitnessFile ===
 
 impl WitnessFile {
-    /// Returns the store of the file at `path`, which need not exist yet.
+    /// Creates the store of the file at `path`, which need not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -43,7 +42,7 @@ impl WitnessFile {
             file.take(MAX_BYTES).read_to_end(&mut bytes).map(|_| bytes)
         });
         match read {
-            // Text that is not UTF-8, or was cut, is damaged and has no valid signature.
+            // Text that is cut or not UTF-8 is damaged and has no valid signature.
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(self.failed("read", &error)),
@@ -52,7 +51,7 @@ impl WitnessFile {
 
     fn replace(&self, text: &str) -> io::Result<()> {
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        // A store that is elsewhere has not created it.
+        // A store elsewhere has not created it.
         if let Some(parent) = parent {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
         }

@@ -169,7 +169,7 @@ impl TokenRequest {
         }
     }
 
-    /// The values to send: the stored ones, or their successors that could not be stored.
+    /// Returns the values to send: the stored ones, or their successors that could not be stored.
     fn material(&self) -> Material {
         let state = self.slot.state.lock();
         let unstored = state.unstored.as_ref();

@@ -178,7 +178,7 @@ fn sensitive(text: &str) -> Result<HeaderValue, CredentialProblem> {
     Ok(value)
 }
 
-/// The encodings in which a value can appear in a URL or form that an upstream sends back.
+/// Returns the encodings in which a value can appear in a URL or form that an upstream sends back.
 fn encodings(value: &Secret) -> Vec<Secret> {
     let plain = value.expose();
     let mut forms = vec![

@@ -49,8 +49,8 @@ impl AccessToken {
 // === impl State ===
 
 impl State {
-    /// The cached token or failure for a credential of this revision, if it is still valid at
-    /// `now`.
+    /// Returns the cached token or failure for a credential of this revision, if it is still valid
+    /// at `now`.
     pub(super) fn known(&self, revision: u64, now: u64) -> Option<Result<Arc<AccessToken>, Cause>> {
         // A credential that the operator rotated needs a new token. A lower revision was read
         // before this process rotated the credential, so the cached state is newer.

@@ -16,7 +16,7 @@ pub(crate) enum Reach {
     Never,
 }
 
-/// The address actually reached through `address`.
+/// Returns the address actually reached through `address`.
 pub(crate) fn unwrapped(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -32,7 +32,7 @@ pub(crate) fn reach(address: IpAddr) -> Reach {
     }
 }
 
-/// The IPv4 address embedded in a mapped (`::ffff:0:0/96`), NAT64 (`64:ff9b::/96`) or 6to4
+/// Returns the IPv4 address embedded in a mapped (`::ffff:0:0/96`), NAT64 (`64:ff9b::/96`) or 6to4
 /// (`2002::/16`) address.
 fn carried(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, c, d, e, f, g, h] = v6.segments();

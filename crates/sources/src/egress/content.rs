@@ -93,7 +93,7 @@ impl Content {
         }
     }
 
-    /// The next piece of the content; `None` when more of the body is needed, or when it is
+    /// Returns the next piece of the content; `None` when more of the body is needed, or when it is
     /// damaged.
     pub(super) fn next(&mut self) -> Option<Bytes> {
         let (decoder, coded) = match &mut self.form {
@@ -121,8 +121,8 @@ impl Content {
         None
     }
 
-    /// The last piece after the end of the body. If its content is incomplete, the body is damaged.
-    /// A body without any bytes has no content.
+    /// Returns the last piece after the end of the body. If its content is incomplete, the body is
+    /// damaged. A body without any bytes has no content.
     pub(super) fn finish(&mut self) -> Option<Bytes> {
         let last = match std::mem::replace(&mut self.form, Form::Plain(None)) {
             Form::Plain(piece) => return piece,

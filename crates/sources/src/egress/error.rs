@@ -120,7 +120,8 @@ fn is_unknown_authority(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// The text of `error` with its innermost cause: outer layers only repeat that something failed.
+/// Returns the text of `error` with its innermost cause: outer layers only repeat that something
+/// failed.
 fn causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

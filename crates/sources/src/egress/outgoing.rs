@@ -169,7 +169,7 @@ pub(super) fn continue_trace(trace: &TraceContext, headers: &mut HeaderMap) {
     }
 }
 
-/// The host of a URL, or `unknown`.
+/// Returns the host of a URL, or `unknown`.
 pub(crate) fn host(url: Option<&Url>) -> String {
     url.and_then(Url::host_str).filter(|host| !host.is_empty()).unwrap_or("unknown").to_owned()
 }

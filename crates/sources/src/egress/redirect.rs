@@ -10,7 +10,7 @@ use super::{
     outgoing::{Outgoing, has_userinfo},
 };
 
-/// The next request if `status` and `headers` redirect `sent`, otherwise `None`.
+/// Returns the next request if `status` and `headers` redirect `sent`, otherwise `None`.
 pub(super) fn next(
     sent: &Outgoing,
     status: StatusCode,

@@ -9,8 +9,8 @@ use toolcrib_core::clock::Timestamp;
 /// Longest wait that callers are given.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The time of `Retry-After` (RFC 9110, section 10.2.3: seconds, or a date). Zero seconds, or a
-/// date in the past, permit a retry at once.
+/// Returns the time of `Retry-After` (RFC 9110, section 10.2.3: seconds, or a date). Zero seconds,
+/// or a date in the past, permit a retry at once.
 pub(super) fn retry_after(
     status: StatusCode,
     headers: &HeaderMap,

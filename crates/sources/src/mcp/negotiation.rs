@@ -96,7 +96,7 @@ pub(crate) async fn negotiate(wire: &Wire, approach: Approach) -> Result<Session
     Ok(session)
 }
 
-/// The session of an upstream of the 2026-07-28 era; `None` for the handshake era.
+/// Returns the session of an upstream of the 2026-07-28 era; `None` for the handshake era.
 async fn discover(wire: &Wire) -> Result<Option<Session>, String> {
     let era = Era::Modern;
     let params = json!({ "_meta": era.meta(&Map::new(), None) });
@@ -123,7 +123,7 @@ async fn discover(wire: &Wire) -> Result<Option<Session>, String> {
     }
 }
 
-/// The versions that an upstream offers in its refusal of the requested one.
+/// Returns the versions that an upstream offers in its refusal of the requested one.
 fn refused_versions(error: &RpcError) -> Vec<&str> {
     let refused = error.code == code::UNSUPPORTED_VERSION;
     let data = error.data.as_deref().filter(|_| refused);

@@ -252,7 +252,7 @@ impl Supervisor {
         self.connection()
     }
 
-    /// The current connection. Fails if there is no connection now.
+    /// Returns the current connection. Fails if there is no connection now.
     pub(crate) fn connection(&self) -> Result<Arc<Connection>, UpstreamError> {
         match &*self.link.borrow() {
             Link::Up(connection) => Ok(Arc::clone(connection)),
@@ -351,8 +351,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// The list of a connection: the one read before its first call if it is unused, else a new
-    /// one.
+    /// Returns the list of a connection: the one read before its first call if it is unused, else a
+    /// new one.
     pub(crate) async fn list(&self, connection: &Connection) -> Result<Discovered, UpstreamError> {
         if let Some(first) = connection.take_first_list() {
             return Ok(first);

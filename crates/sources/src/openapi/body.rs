@@ -85,8 +85,8 @@ impl<'d> BodyEntry<'d> {
     }
 }
 
-/// The media type with which a body is sent. Of a range, it is one within the range; for bytes it
-/// stays the range, because the caller names the type.
+/// Returns the media type with which a body is sent. Of a range, it is one within the range; for
+/// bytes it stays the range, because the caller names the type.
 fn sent_type(media_type: &str, kind: BodyKind) -> Result<&str, Unusable> {
     let within = |types: &[&'static str]| types.iter().copied().find(|it| permits(media_type, it));
     let sent = match kind {

@@ -233,7 +233,7 @@ impl DocumentBuilder {
         Ok(builder)
     }
 
-    /// The files that references lead to, each of them once.
+    /// Returns the files that references lead to, each of them once.
     pub(crate) fn requests(&mut self) -> Vec<(FileId, Url)> {
         let files = self.document.files.iter().enumerate().skip(self.requested);
         let requests = files.map(|(id, file)| (FileId(id), file.url.clone())).collect();
@@ -328,7 +328,7 @@ impl Document {
         name.rsplit_once('.').map_or(name, |(stem, _)| stem)
     }
 
-    /// The file and the JSON pointer of a reference in the file `from`.
+    /// Returns the file and the JSON pointer of a reference in the file `from`.
     pub(super) fn target(
         &self,
         from: FileId,
@@ -356,7 +356,7 @@ impl Document {
         }
     }
 
-    /// The place of a reference in the file `from`, if its file or name is known.
+    /// Returns the place of a reference in the file `from`, if its file or name is known.
     fn find(&self, from: FileId, reference: &str) -> Option<Named> {
         let (place, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let fragment = decoded(fragment);
@@ -411,7 +411,7 @@ impl Document {
         }
     }
 
-    /// The value that the `$ref` string `reference` in the file `from` points to.
+    /// Returns the value that the `$ref` string `reference` in the file `from` points to.
     pub(super) fn at(&self, from: FileId, reference: &str) -> Result<Node<'_>, ReferenceError> {
         let (file, pointer) = self.target(from, reference)?;
         let content = self.files.get(file.0).map(|file| file.content.as_ref());
@@ -471,7 +471,8 @@ fn version(root: &Value) -> Option<bool> {
     }
 }
 
-/// The address that a file gives itself: `$self` of a document of 3.2, or `$id` of a schema.
+/// Returns the address that a file gives itself: `$self` of a document of 3.2, or `$id` of a
+/// schema.
 fn own_address(root: &Value, is_old: bool) -> Option<&str> {
     let text = |key: &str| root.get(key).and_then(Value::as_str);
     let id = text("$id").filter(|id| !is_old && !id.starts_with('#'));
@@ -483,7 +484,7 @@ fn decoded(fragment: &str) -> String {
     percent_decode_str(fragment).decode_utf8_lossy().into_owned()
 }
 
-/// The address of the file that `reference` in the file at `base` leads to.
+/// Returns the address of the file that `reference` in the file at `base` leads to.
 fn locate(base: &Url, reference: &str) -> Result<Url, String> {
     let mut url = base.join(reference).map_err(|_| "it is not a file or an address".to_owned())?;
     url.set_fragment(None);

@@ -126,8 +126,8 @@ pub(super) fn single(
     }
 }
 
-/// The `name=value` pairs of a query, a form or a cookie. They are unescaped, except for the
-/// separators of a [`DelimitedValue`] value.
+/// Returns the `name=value` pairs of a query, a form or a cookie. They are unescaped, except for
+/// the separators of a [`DelimitedValue`] value.
 pub(super) fn pairs(
     name: &str,
     value: &Value,

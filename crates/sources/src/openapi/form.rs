@@ -161,7 +161,7 @@ impl FieldContent {
         Self::Text { media_type: concrete.map(str::to_owned) }
     }
 
-    /// The media type of a structure that is sent as JSON. An error describes the argument.
+    /// Returns the media type of a structure that is sent as JSON. An error describes the argument.
     pub(super) fn of_structure(media_type: Option<&str>) -> Result<&str, String> {
         const OTHERS: [&str; 3] = ["text/plain", "application/octet-stream", "application/yaml"];
         match media_type {
@@ -325,7 +325,7 @@ impl<'d> Content<'d> {
     }
 }
 
-/// The style of a field and whether it is exploded, if the document specifies them.
+/// Returns the style of a field and whether it is exploded, if the document specifies them.
 fn style(encoding: Node<'_>) -> Result<Option<(Style, bool)>, Unusable> {
     let explode = encoding.flag("explode");
     Ok(match (encoding.text("style"), explode) {

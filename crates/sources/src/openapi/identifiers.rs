@@ -146,7 +146,7 @@ pub(super) fn rewrite(root: &mut Value, base: &Url) -> Result<Names, String> {
     Ok(names)
 }
 
-/// The address of the schema that `id` names, without an anchor.
+/// Returns the address of the schema that `id` names, without an anchor.
 fn address(base: &Url, id: &str) -> Option<Url> {
     let mut url = base.join(id).ok()?;
     url.set_fragment(None);
@@ -159,7 +159,7 @@ pub(super) fn anchored(base: &Url, anchor: &str) -> Url {
     url
 }
 
-/// The `$id` of a schema, unless it is an anchor.
+/// Returns the `$id` of a schema, unless it is an anchor.
 fn id_of(value: &Value, context: Context) -> Option<&str> {
     let id = value.get("$id").and_then(Value::as_str);
     id.filter(|id| context == Context::Keywords && !id.starts_with('#'))
@@ -259,8 +259,8 @@ impl Rewriter<'_> {
         }
     }
 
-    /// A reference as a JSON pointer from the root of the file. `None` if names do not change it:
-    /// it leads from the root of the file or to another file, or the name is ambiguous.
+    /// Returns a reference as a JSON pointer from the root of the file. `None` if names do not
+    /// change it: it leads from the root of the file or to another file, or the name is ambiguous.
     fn target(&self, reference: &str, scope: Scope<'_>) -> Option<String> {
         let (place, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let decoded = percent_decode_str(fragment).decode_utf8_lossy();

@@ -70,8 +70,8 @@ enum Numbers {
 }
 
 impl Numbers {
-    /// The numbers of one schema; `None` if it does not restrict them. Its listed values say more
-    /// than its type, and many lists have no type.
+    /// Returns the numbers of one schema; `None` if it does not restrict them. Its listed values
+    /// say more than its type, and many lists have no type.
     fn of(schema: Node<'_>) -> Option<Self> {
         let listed = schema.get("enum").into_iter().flat_map(Node::items);
         let mut numbers = listed.chain(schema.get("const")).filter_map(|it| it.value.as_number());

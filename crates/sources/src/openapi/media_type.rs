@@ -24,7 +24,7 @@ pub(super) enum BodyKind {
     Binary,
 }
 
-/// A media type in lower case, without parameters.
+/// Returns a media type in lower case, without parameters.
 pub(super) fn essence(media_type: &str) -> String {
     media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }

@@ -134,7 +134,7 @@ pub(super) struct ReadingContext<'d> {
     pub(super) configured: &'d HashSet<String>,
 }
 
-/// The name of an operation without `operationId`: `GET /pets/{petId}` is `get_pets_petId`.
+/// Returns the name of an operation without `operationId`: `GET /pets/{petId}` is `get_pets_petId`.
 pub(super) fn derived_name(method: &str, path: &str) -> String {
     let mut name = method.to_ascii_lowercase();
     for part in path.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.') {
@@ -264,8 +264,8 @@ impl Arguments {
     }
 }
 
-/// The parameters that arguments fill: those of the operation, then those of the path items that it
-/// does not override. They are sorted by location, in document order.
+/// Returns the parameters that arguments fill: those of the operation, then those of the path items
+/// that it does not override. They are sorted by location, in document order.
 fn parameters<'d>(
     reading: &ReadingContext<'d>,
     items: &[Node<'d>],
@@ -475,7 +475,7 @@ fn described_schema(mut schema: Value, description: Option<&str>, remark: Option
     schema
 }
 
-/// The output schema, if all successful responses have the same one.
+/// Returns the output schema, if all successful responses have the same one.
 fn output(
     document: &Document,
     share: usize,

@@ -205,7 +205,7 @@ fn headers(
     Ok(())
 }
 
-/// The parameters at a location that have a value.
+/// Returns the parameters at a location that have a value.
 fn given<'a>(
     operation: &'a Operation,
     place: Place,

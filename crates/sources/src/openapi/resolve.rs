@@ -188,8 +188,8 @@ impl<'d> Bundle<'d> {
         Ok(Value::Object(rewritten.collect::<Result<_, ReferenceError>>()?))
     }
 
-    /// The properties that exist in the other direction only, of an object that several schemas
-    /// describe together.
+    /// Returns the properties that exist in the other direction only, of an object that several
+    /// schemas describe together.
     fn one_way_of(&self, schema: Node<'_>) -> Vec<String> {
         let properties = Composition::repeated(self.document).properties(&[schema]);
         let is_one_way = |(name, schemas): (&str, Vec<Node<'_>>)| {

@@ -159,8 +159,8 @@ fn read_all<'d>(
     chosen.iter().map(|candidate| Operation::read(&narrow, candidate)).collect()
 }
 
-/// The largest share per operation so that the total stays within `limit`. Operations in `sizes`
-/// that need less leave the rest to the others.
+/// Returns the largest share per operation so that the total stays within `limit`. Operations in
+/// `sizes` that need less leave the rest to the others.
 fn fair_share(mut sizes: Vec<usize>, limit: usize) -> usize {
     sizes.sort_unstable();
     let (mut left, mut waiting) = (limit, sizes.len());
@@ -223,8 +223,8 @@ fn candidates<'d>(
     named(found)
 }
 
-/// The operations of a path by their methods: first the members named by method, then those in
-/// `additionalOperations`.
+/// Returns the operations of a path by their methods: first the members named by method, then those
+/// in `additionalOperations`.
 fn operations_of<'d>(
     document: &'d Document,
     path: &str,

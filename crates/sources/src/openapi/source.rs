@@ -151,7 +151,7 @@ impl Plan {
         service
     }
 
-    /// A problem for each server of `operations` that calls cannot reach.
+    /// Returns a problem for each server of `operations` that calls cannot reach.
     async fn refused_servers(&self, operations: &Operations) -> Vec<String> {
         let mut servers: BTreeMap<String, (&Url, usize)> = BTreeMap::new();
         for operation in operations.values() {

@@ -208,7 +208,7 @@ impl Library {
         })
     }
 
-    /// The path of an installed pack's archive.
+    /// Returns the path of an installed pack's archive.
     pub fn archive(&self, pack: &InstalledPack) -> PathBuf {
         self.dir.join(format!("{}-{}.tgz", pack.name, pack.version))
     }

@@ -114,7 +114,7 @@ impl PackFiles {
         Ok(manifest)
     }
 
-    /// The archive of the pack, created on demand for a directory.
+    /// Returns the archive of the pack, created on demand for a directory.
     pub(super) fn into_archive(self) -> Result<Vec<u8>, PackError> {
         self.archive.map_or_else(|| archive::write(&self.files), Ok)
     }

@@ -160,7 +160,7 @@ impl Manifest {
         &self.engines.openwop
     }
 
-    /// The capabilities that the pack requires of this host.
+    /// Returns the capabilities that the pack requires of this host.
     pub(super) fn required_peers(&self) -> impl Iterator<Item = &str> {
         let optional =
             |name: &str| self.peer_dependencies_meta.get(name).is_some_and(|meta| meta.optional);

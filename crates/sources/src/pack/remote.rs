@@ -64,7 +64,7 @@ impl Remote {
         Ok(Self { egress: egress.clone(), credential, mcp: mcp.transpose()? })
     }
 
-    /// The status of the server unless it is ready.
+    /// Returns the status of the server unless it is ready.
     pub(super) fn trouble(&self) -> Option<SourceStatus> {
         let status = self.mcp.as_ref()?.status();
         (status.state != SourceState::Ready).then_some(status)

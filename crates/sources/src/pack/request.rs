@@ -130,7 +130,7 @@ fn placeholder(text: &str) -> Option<&str> {
     (!name.is_empty() && name.bytes().all(legal)).then_some(name)
 }
 
-/// The argument as text; `None` when it is absent or null.
+/// Returns the argument as text; `None` when it is absent or null.
 fn text(arguments: &Map<String, Value>, name: &str) -> Result<Option<String>, String> {
     match arguments.get(name) {
         None | Some(Value::Null) => Ok(None),

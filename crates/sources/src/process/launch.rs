@@ -82,8 +82,8 @@ impl Role {
     }
 }
 
-/// The environment of a child: the `inherited` variables of this process that are set, and the
-/// configured ones, which override them.
+/// Returns the environment of a child: the `inherited` variables of this process that are set, and
+/// the configured ones, which override them.
 #[expect(
     clippy::disallowed_methods,
     reason = "the inherited environment is read when a child starts"

@@ -157,7 +157,7 @@ async fn text(from: impl AsyncRead + Unpin) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The rest of the first line that starts with `prefix`; `None` at the end of the output.
+/// Returns the rest of the first line that starts with `prefix`; `None` at the end of the output.
 async fn find(from: &mut BufReader<ChildStdout>, prefix: &str) -> Option<String> {
     loop {
         let mut line = Vec::new();

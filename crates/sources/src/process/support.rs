@@ -33,7 +33,8 @@ impl SandboxSupport {
         SUPPORT.get_or_try_init(|| probe(launcher)).await
     }
 
-    /// The missing layer without which the mode `required` starts no program, with its reason.
+    /// Returns the missing layer without which the mode `required` starts no program, with its
+    /// reason.
     pub fn obstacle(&self) -> Option<&str> {
         let Self { read_only_mounts: _, landlock, capabilities, system_calls } = self;
         landlock.as_deref().or(capabilities.as_deref()).or(system_calls.as_deref())

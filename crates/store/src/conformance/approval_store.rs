@@ -14,7 +14,7 @@ use toolcrib_core::{
 
 use super::moment;
 
-/// Returns a request by `ann` in `whose`, at `at`.
+/// Creates a request by `ann` in `whose`, at `at`.
 pub fn approval(whose: &str, name: &str, at: i64) -> Approval {
     Approval {
         id: name.parse().unwrap(),
@@ -145,7 +145,7 @@ pub async fn only_the_last_revision_is_replaced(storage: &dyn Storage) {
     assert!(!storage.approvals().change(unknown, Vec::new()).await.unwrap());
 }
 
-/// Changes that come too late change and record nothing.
+/// Changes that come too late are neither made nor recorded.
 pub async fn of_many_that_spend_a_grant_one_does(storage: &dyn Storage) {
     let opened = open_request(storage, approval("acme", "a", 1)).await;
     let granted = Approval { state: ApprovalState::Granted, ..opened };

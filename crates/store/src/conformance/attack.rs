@@ -125,7 +125,7 @@ pub fn open(path: &Path) -> Connection {
     Connection::open(path).unwrap()
 }
 
-/// Returns the positions of the checkpoints of `tenant`, without marks of retention.
+/// The positions of the checkpoints of `tenant`, without marks of retention.
 fn heads(connection: &Connection, tenant: &str) -> Vec<i64> {
     let sql = "SELECT position FROM checkpoints WHERE tenant = ?1 AND kind <> 'pruned' \
                ORDER BY number";

@@ -7,7 +7,7 @@ use toolcrib_core::{
 
 use super::moment;
 
-/// A session ends once, and no other session with it.
+/// A session is closed once, without any other session.
 pub async fn a_session_ends_alone(storage: &dyn Storage) {
     let sessions = storage.client_sessions();
     let (ended, other) = (session("a", 1), session("b", 1));
@@ -56,8 +56,8 @@ pub async fn notices_expire(storage: &dyn Storage) {
     assert!(!sessions.has_ended(session("old", 1)).await.unwrap());
 }
 
-/// Of too many ends the oldest are forgotten, and everything that was opened before one of those has
-/// ended.
+/// When there are too many closed sessions, the oldest are forgotten. All sessions opened before a
+/// forgotten one count as closed.
 pub async fn a_forgotten_end_ends_what_is_older(storage: &dyn Storage) {
     let sessions = storage.client_sessions();
     for at in [3, 1, 5, 7] {

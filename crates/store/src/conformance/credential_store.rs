@@ -10,7 +10,7 @@ use toolcrib_core::{
 
 use super::moment;
 
-/// Returns a credential of tenant `t`, or of one of its principals, that sets every field.
+/// Creates a credential of tenant `t`, or of one of its principals, that sets every field.
 pub fn credential(id: &str, name: &str, principal: Option<&str>) -> Credential {
     Credential {
         id: id.parse().unwrap(),
@@ -31,7 +31,6 @@ pub fn credential(id: &str, name: &str, principal: Option<&str>) -> Credential {
     }
 }
 
-/// Returns the values of a credential.
 pub fn material(value: &str) -> Material {
     Material {
         value: Secret::new(value.to_owned()),
@@ -39,7 +38,7 @@ pub fn material(value: &str) -> Material {
     }
 }
 
-/// Returns the credential and its two values as texts.
+/// Reads the credential and its two values as texts.
 async fn read(
     store: &dyn CredentialStore,
     owner: &Owner,
@@ -83,7 +82,7 @@ pub async fn an_owner_is_matched_exactly(storage: &dyn Storage) {
     }
 }
 
-/// An owner has one credential per name, ids are unique, and a refused credential changes nothing.
+/// An owner has one credential per name, ids are unique, and a refused credential has no effect.
 pub async fn the_same_name_or_id_is_a_conflict(storage: &dyn Storage) {
     let store = &*storage.credentials();
     store.put(credential("a", "n", None), material("first")).await.unwrap();

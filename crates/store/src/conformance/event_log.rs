@@ -156,7 +156,7 @@ pub async fn positions_rise_in_the_order_of_the_append(storage: &dyn Storage) {
     assert_eq!(ids(&read), ["e0", "e1", "e2", "e3", "e4"]);
 }
 
-/// Sequences begin at 0 and have no gaps, for each run of each tenant.
+/// Sequences start at 0 and have no gaps, for each run of each tenant.
 pub async fn sequences_count_per_run_and_tenant(storage: &dyn Storage) {
     let log = &*storage.events();
     let placed = [("a", "r"), ("a", "s"), ("a", "r"), ("b", "r"), ("a", "r"), ("b", "r")];
@@ -168,7 +168,7 @@ pub async fn sequences_count_per_run_and_tenant(storage: &dyn Storage) {
     assert_eq!(sequences, [0, 0, 1, 0, 2, 1]);
 }
 
-/// A refused append leaves nothing and no gap, even for events before the conflict.
+/// A refused append leaves no event and no gap, even for events before the conflict.
 pub async fn an_append_is_atomic(storage: &dyn Storage) {
     let log = &*storage.events();
     log.append(&[decided("t", "r", "e0")]).await.unwrap();
@@ -185,7 +185,7 @@ pub async fn an_append_is_atomic(storage: &dyn Storage) {
     assert_eq!(read[1].event.sequence, 1);
 }
 
-/// An empty append succeeds and stores nothing.
+/// An empty append succeeds and stores no event.
 pub async fn nothing_appended_is_nothing_stored(storage: &dyn Storage) {
     let log = &*storage.events();
     assert!(log.append(&[]).await.unwrap().is_empty());
@@ -260,7 +260,7 @@ pub async fn the_newest_come_in_ascending_order(storage: &dyn Storage) {
     }
 }
 
-/// No read returns more than the cap, for any limit.
+/// A read yields at most the cap, for any limit.
 pub async fn a_read_is_capped(storage: &dyn Storage) {
     let log = &*storage.events();
     log.append(&decisions("t", "r", 0..MAX_READ + 5)).await.unwrap();

@@ -34,7 +34,7 @@ pub async fn a_call_without_an_answer_is_spent(storage: &dyn Storage) {
     assert_eq!(calls.claim(claim(&ann, "c", "r2")).await.unwrap(), ClaimOutcome::Spent);
 }
 
-/// A released key is free; only its own run releases it, and only until the call ends.
+/// A released key is free; only its own run releases it, and only until the call completes.
 pub async fn only_its_run_frees_a_key(storage: &dyn Storage) {
     let calls = storage.idempotency();
     let (ann, run) = (key("ann", "k"), "r1".parse().unwrap());
@@ -51,7 +51,8 @@ pub async fn only_its_run_frees_a_key(storage: &dyn Storage) {
     assert_eq!(calls.claim(claim(&ann, "d", "r2")).await.unwrap(), ClaimOutcome::Spent);
 }
 
-/// A call that this process lists but no longer runs may be taken again if it may be repeated.
+/// A call that this process lists but does not run any more may be taken again if it may be
+/// repeated.
 pub async fn a_repeatable_call_is_taken_again(storage: &dyn Storage) {
     let calls = storage.idempotency();
     let ann = key("ann", "k");

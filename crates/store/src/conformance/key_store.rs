@@ -10,7 +10,7 @@ use toolcrib_core::{
 
 use super::moment;
 
-/// Returns a key that sets every field but the revocation.
+/// Creates a key that sets every field but the revocation.
 pub fn key(id: &str, digest: u8, created: i64) -> KeyRecord {
     KeyRecord {
         id: id.parse().unwrap(),
@@ -30,7 +30,7 @@ pub fn key(id: &str, digest: u8, created: i64) -> KeyRecord {
     }
 }
 
-/// Returns a browser session that expires at `end`.
+/// Creates a browser session that expires at `end`.
 fn session(id: &str, digest: u8, created: i64, end: i64) -> KeyRecord {
     KeyRecord {
         expires_at: Some(moment(end)),
@@ -65,7 +65,7 @@ pub async fn sessions_leave_the_store_a_day_after_they_expire(storage: &dyn Stor
     );
     let epoch = storage.changes(None).await.unwrap().keys;
     keys.insert(KeyRecord { session: None, ..session("key", 5, DAY + 10, 2 * DAY) }).await.unwrap();
-    assert_eq!(keys.list().await.unwrap().len(), 5, "a key removes nothing");
+    assert_eq!(keys.list().await.unwrap().len(), 5, "a key does not remove sessions");
     let new = session("new", 6, DAY + 10, 2 * DAY);
     keys.insert(new.clone()).await.unwrap();
     let left: Vec<_> =
@@ -106,7 +106,7 @@ pub async fn keys_are_listed_by_creation(storage: &dyn Storage) {
     assert_eq!(listed.iter().map(|key| key.id.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
 }
 
-/// Ids and digests are unique, and a refused key changes nothing.
+/// Ids and digests are unique, and a refused key has no effect.
 pub async fn the_same_id_or_digest_is_a_conflict(storage: &dyn Storage) {
     let keys = &*storage.keys();
     keys.insert(key("a", 1, 0)).await.unwrap();
@@ -271,7 +271,7 @@ pub async fn the_epoch_changes_with_every_change(storage: &dyn Storage) {
     assert_eq!(storage.changes(None).await.unwrap().keys, last);
 }
 
-/// Insertions, revocations and rotations after the epoch, and nothing else.
+/// Only insertions, revocations and rotations after the epoch.
 pub async fn the_keys_changed_since_an_epoch_are_returned(storage: &dyn Storage) {
     let keys = &*storage.keys();
     let epoch = async || storage.changes(None).await.unwrap().keys;
@@ -298,7 +298,7 @@ pub async fn the_keys_changed_since_an_epoch_are_returned(storage: &dyn Storage)
     assert_eq!(since(second).await, [ends.clone(), next.clone()]);
     assert_eq!(since(first).await, [ends, revoked, next]);
     let third = epoch().await;
-    // None of these changes a key.
+    // These calls do not change a key.
     keys.revoke(&id("b"), moment(6)).await.unwrap();
     keys.insert(key("e", 1, 0)).await.unwrap_err();
     keys.note_used(vec![(id("c"), moment(30))]).await.unwrap();

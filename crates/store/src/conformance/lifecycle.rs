@@ -81,7 +81,7 @@ pub async fn it_is_measured(storage: &dyn Storage) {
     }
 }
 
-/// A closed store has ended.
+/// [`Storage::ended`] completes once the store is closed.
 pub async fn a_closed_store_has_ended(storage: &dyn Storage) {
     let ended = async { tokio::time::timeout(Duration::from_millis(20), storage.ended()).await };
     assert!(ended.await.is_err(), "it is open");

@@ -24,7 +24,7 @@ async fn take(limiter: &dyn RateLimiter, names: &Names, rate: &str) -> Result<()
     limiter.take(key, Rate::parse(rate).unwrap()).await
 }
 
-/// Returns the wait that a refusal names.
+/// The wait in a refusal.
 #[expect(clippy::panic, reason = "an outage is no refusal")]
 fn wait(taken: Result<(), LimitError>) -> Duration {
     match taken {
@@ -51,7 +51,7 @@ pub async fn a_bucket_empties_and_refills(limiter: &dyn RateLimiter) {
     wait(take(limiter, &names, "2/s").await);
 }
 
-/// Another tenant, principal or tool has a bucket of its own, and refused calls take nothing.
+/// Another tenant, principal or tool has a separate bucket, and refused calls take no tokens.
 pub async fn buckets_are_separate(limiter: &dyn RateLimiter) {
     let own = names("t", "p", "x:two");
     take(limiter, &own, "1/h").await.unwrap();

@@ -13,7 +13,7 @@ use toolcrib_core::{
 
 use super::moment;
 
-/// Returns a form of a tool.
+/// Creates a form of a tool.
 pub fn form(text: &str) -> PinForm {
     let document = format!("{{\"name\":\"{text}\"}}");
     PinForm { digest: Digest::of(document.as_bytes()), document }
@@ -40,7 +40,7 @@ async fn book(pins: &dyn PinStore, tool: &str) -> PinDigests {
     pins.book(&source("s")).await.unwrap().tools.remove(tool).unwrap()
 }
 
-/// Returns the digests of the approved and the pending form.
+/// The digests of the approved and the pending form.
 async fn pinned(pins: &dyn PinStore, tool: &str) -> [Option<Digest>; 2] {
     let PinDigests { approved, seen, .. } = book(pins, tool).await;
     [approved, seen]
@@ -50,7 +50,7 @@ fn digests(approved: Option<&str>, seen: Option<&str>) -> [Option<Digest>; 2] {
     [approved, seen].map(|text| text.map(|text| form(text).digest))
 }
 
-/// The first form of a tool is kept; a later one changes nothing.
+/// The first form of a tool is kept; a later one has no effect.
 pub async fn only_the_first_form_is_trusted(storage: &dyn Storage) {
     let pins = &*storage.pins();
     assert_eq!(pins.pin(&source("s"), "a").await.unwrap(), None);
@@ -91,7 +91,7 @@ pub async fn the_newest_form_that_differs_is_noted_once(storage: &dyn Storage) {
     assert_eq!(pinned(pins, "new").await, digests(None, Some("1")), "its only form stays");
 }
 
-/// An approval covers the reviewed forms, all of them or none.
+/// An approval covers the reviewed forms, either all or not any of them.
 pub async fn an_approval_is_of_the_form_that_waits(storage: &dyn Storage) {
     let pins = &*storage.pins();
     pins.trust(&source("s"), one("a", "1"), moment(1)).await.unwrap();
@@ -105,7 +105,7 @@ pub async fn an_approval_is_of_the_form_that_waits(storage: &dyn Storage) {
     let both = vec![choice("b", "1"), choice("a", "3")];
     assert_eq!(approve(both).await, PinApproval::Stale(1));
     assert_eq!(approve(vec![choice("a", "1")]).await, PinApproval::Stale(0), "it is already");
-    assert_eq!(pinned(pins, "b").await, digests(None, Some("1")), "nothing was approved");
+    assert_eq!(pinned(pins, "b").await, digests(None, Some("1")), "no form was approved");
     let both = vec![choice("b", "1"), choice("a", "2")];
     let before = vec![None, Some(form("1").digest)];
     assert_eq!(approve(both).await, PinApproval::Approved(before));
@@ -115,8 +115,7 @@ pub async fn an_approval_is_of_the_form_that_waits(storage: &dyn Storage) {
     assert_eq!(pins.pin(&source("s"), "a").await.unwrap().unwrap().approved, Some(approved));
 }
 
-/// A form that is approved in addition leaves the earlier ones approved; any other approval withdraws
-/// them.
+/// A form approved in addition leaves the earlier ones approved; any other approval withdraws them.
 pub async fn earlier_forms_remain_approved_only_on_request(storage: &dyn Storage) {
     let pins = &*storage.pins();
     let note = async |text: &str| {
@@ -148,12 +147,12 @@ pub async fn earlier_forms_remain_approved_only_on_request(storage: &dyn Storage
     assert_eq!((&pin.earlier, pin.change_count), (&vec![second, first], 2));
     assert!(pins.pins(&source("s")).await.unwrap().contains(&pin));
 
-    // The form that was approved last is approved alone.
+    // The last approved form is approved alone.
     let again = PinApproval::Approved(vec![Some(form("3").digest)]);
     assert_eq!(approve(vec![choice("flip", "1")], 5).await, PinApproval::Stale(0));
     assert_eq!(approve(vec![choice("flip", "3")], 5).await, again);
     assert_eq!(approve(vec![choice("flip", "3")], 5).await, PinApproval::Stale(0), "it is alone");
-    assert_eq!(note("1").await, 1, "it is no longer approved");
+    assert_eq!(note("1").await, 1, "its approval was withdrawn");
     approve(also("1"), 6).await;
     note("4").await;
     approve(vec![choice("flip", "4")], 7).await;
@@ -207,5 +206,5 @@ pub async fn the_pins_epoch_rises_with_every_change(storage: &dyn Storage) {
     pins.approve(vec![choice("a", "2")], moment(1), None).await.unwrap();
     step(true, "approve").await;
     pins.forget(&source("s"), vec!["a".to_owned()]).await.unwrap();
-    step(false, "nothing to forget").await;
+    step(false, "no pin to forget").await;
 }

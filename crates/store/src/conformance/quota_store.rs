@@ -5,7 +5,7 @@ use toolcrib_core::{
     store::Storage,
 };
 
-/// Counts are added, and a query adds nothing.
+/// Counts are added, and a query does not change them.
 pub async fn counts_add_up(storage: &dyn Storage) {
     let quotas = storage.quotas();
     let (ann, bob) = (key("ann", None), key("bob", None));
@@ -16,7 +16,7 @@ pub async fn counts_add_up(storage: &dyn Storage) {
     assert_eq!(quotas.add(Day(1), vec![(ann, 0), (bob, 0)]).await.unwrap(), [5, 1]);
 }
 
-/// A count that is taken back stays at zero or above.
+/// A count stays at zero or above when it is taken back.
 pub async fn a_count_is_never_negative(storage: &dyn Storage) {
     let quotas = storage.quotas();
     let ann = key("ann", None);
@@ -26,8 +26,8 @@ pub async fn a_count_is_never_negative(storage: &dyn Storage) {
     assert_eq!(quotas.add(Day(1), vec![(ann, 1)]).await.unwrap(), [1]);
 }
 
-/// Calls that are set aside never exceed the quota, however many servers set some aside at once; those
-/// that are returned can be set aside again.
+/// Calls that are set aside never exceed the quota, however many servers set some aside at once;
+/// returned ones can be set aside again.
 pub async fn reservations_end_at_the_quota(storage: &dyn Storage) {
     let quotas = storage.quotas();
     let quota = "200/d".parse().unwrap();

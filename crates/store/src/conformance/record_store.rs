@@ -20,7 +20,6 @@ use crate::{
     verify::{self, Scope},
 };
 
-/// Returns a signing key.
 pub fn signing_key() -> SigningKey {
     SigningKey::parse(&Secret::new("0a".repeat(32))).unwrap()
 }
@@ -139,7 +138,7 @@ pub async fn a_checkpoint_is_added_only_when_it_is_true_and_the_next_one(storage
     let refused = [
         ("the same number", made(head, place, None)),
         ("another hash", made(head, other_hash, Some(&first))),
-        ("a position that is not there", made(head, (99, first.hash), Some(&first))),
+        ("an unknown position", made(head, (99, first.hash), Some(&first))),
         (
             "after another one",
             Checkpoint { prev: Digest([1; 32]), ..made(head, place, Some(&first)) },
@@ -265,7 +264,7 @@ pub async fn nothing_is_pruned_that_somebody_still_needs(storage: &dyn Storage) 
         let found = storage.record().prunable(&tenant, moment(before), delivered).await.unwrap();
         found.map(|it| it.number)
     };
-    assert_eq!(prunable(50, u64::MAX).await, None, "the end of a log stays");
+    assert_eq!(prunable(50, u64::MAX).await, None, "the last event of a log stays");
     let call = called("t", "r", "b", "c");
     storage.events().append(std::slice::from_ref(&call)).await.unwrap();
     assert_eq!(prunable(50, u64::MAX).await, Some(first.number));
@@ -273,7 +272,7 @@ pub async fn nothing_is_pruned_that_somebody_still_needs(storage: &dyn Storage) 
     assert_eq!(prunable(50, 0).await, None, "not delivered");
     sign(storage, &key, "t", 2).await;
     storage.events().append(&[decided("t", "r", "d")]).await.unwrap();
-    assert_eq!(prunable(50, u64::MAX).await, Some(1), "a call that is open stays");
+    assert_eq!(prunable(50, u64::MAX).await, Some(1), "an open call stays");
     storage.events().append(&[returned(&call, "e")]).await.unwrap();
     assert_eq!(prunable(50, u64::MAX).await, Some(2));
     assert_eq!(prunable(50, 1).await, Some(1), "only delivered events");
@@ -291,7 +290,7 @@ pub async fn a_witness_is_kept_until_it_is_replaced_or_removed(storage: &dyn Sto
         let found: Vec<_> = listed.iter().map(|it| (it.server.as_str(), it.digest)).collect();
         assert_eq!(found, [own]);
         assert_eq!(witnesses.load(own.0).await.unwrap().as_deref(), Some(text));
-        // A row that was replaced since the list stays.
+        // A row replaced since the list stays.
         witnesses.remove(&before).await.unwrap();
         assert_eq!(witnesses.list().await.unwrap(), listed);
         before = listed;

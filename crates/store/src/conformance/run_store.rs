@@ -103,7 +103,7 @@ pub async fn an_end_can_be_asked_for(storage: &dyn Storage) {
     assert_eq!(runs.request_cancellation(&acme, &of_a).await.unwrap(), 0);
 }
 
-/// Returns a running run of `whose`, called `name`, that began at `at`.
+/// Creates a running run of `whose`, called `name` and started at `at`.
 pub fn run(whose: &str, name: &str, at: i64) -> RunRecord {
     RunRecord {
         tenant: tenant(whose),
@@ -122,12 +122,10 @@ pub fn run(whose: &str, name: &str, at: i64) -> RunRecord {
     }
 }
 
-/// Returns the tenant `id`.
 pub fn tenant(id: &str) -> TenantId {
     TenantId::parse(id).unwrap()
 }
 
-/// Returns the call `id`.
 pub fn call(id: &str) -> CallId {
     CallId::parse(id).unwrap()
 }

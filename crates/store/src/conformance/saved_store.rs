@@ -116,7 +116,7 @@ pub async fn items_are_bounded(storage: &dyn Storage) {
     assert_eq!(saved.insert(of_a_full_one).await.unwrap(), SavedInsertion::PrincipalFull);
 }
 
-/// Returns an item of principal `ann` of tenant `t`.
+/// Creates an item of principal `ann` of tenant `t`.
 pub fn item(kind: &str, tool: &str, name: &str) -> SavedItem {
     SavedItem {
         id: format!("{kind}-{}-{}", hex(tool), hex(name)).parse().unwrap(),

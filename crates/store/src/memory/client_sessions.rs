@@ -1,4 +1,4 @@
-//! Ended sessions of clients in memory.
+//! Closed sessions of clients in memory.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use toolcrib_core::{
 use super::shared::{ChangeCounter, lock};
 use crate::page::MAX_READ;
 
-/// Ended sessions of clients in memory, where no other server sees them.
+/// Closed sessions of clients in memory, where no other server sees them.
 #[derive(Debug)]
 pub(super) struct MemoryClientSessions {
     state: Mutex<State>,
@@ -21,7 +21,7 @@ pub(super) struct MemoryClientSessions {
 #[derive(Debug, Default)]
 struct State {
     notices: Vec<(SessionNotice, Timestamp, Timestamp)>,
-    /// Sessions that were opened up to here have ended.
+    /// Sessions opened up to here are closed.
     ended: Option<Timestamp>,
 }
 

@@ -1,4 +1,4 @@
-//! Credentials in memory, where nothing is sealed.
+//! Credentials in memory, unsealed.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use toolcrib_core::{
 
 use super::shared::lock;
 
-/// Credentials in memory, where nothing is sealed.
+/// Credentials in memory, unsealed.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryCredentials(Arc<Mutex<Vec<UnsealedCredential>>>);
 

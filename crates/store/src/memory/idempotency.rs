@@ -41,7 +41,8 @@ impl StoredCall {
 
 #[async_trait]
 impl IdempotencyStore for MemoryIdempotency {
-    /// Nothing outlives the process, so the gateway keeps the answers itself, within its bounds.
+    /// The content does not survive the process, so the gateway keeps the answers itself, within
+    /// its bounds.
     fn seals(&self) -> bool {
         false
     }
@@ -51,8 +52,8 @@ impl IdempotencyStore for MemoryIdempotency {
         let stored = calls.get(&claim.key).filter(|stored| !stored.is_expired(claim.now));
         let claimed = stored.map(|stored| match &stored.state {
             _ if stored.call != claim.call => ClaimOutcome::OtherCall,
-            // This process knows the calls that it runs. One that is still listed ended before it
-            // freed its key.
+            // This process knows the calls that it runs. A listed call that does not run any more
+            // failed to free its key.
             State::Running if claim.repeatable => ClaimOutcome::Taken,
             State::Running => {
                 ClaimOutcome::Lost { run: stored.run.clone(), call_id: stored.call_id.clone() }

@@ -19,7 +19,7 @@ use super::shared::{ChangeCounter, lock};
 #[derive(Debug, Default)]
 pub(super) struct MemoryKeys {
     records: Mutex<Vec<KeyRecord>>,
-    /// The ids of changed keys by the number of the change, which is counted with `records` locked.
+    /// The ids of changed keys by the number of the change, counted with `records` locked.
     changed: Mutex<BTreeMap<u64, Vec<KeyId>>>,
     changes: Arc<ChangeCounter>,
 }

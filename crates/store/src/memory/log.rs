@@ -26,7 +26,7 @@ pub struct MemoryLog(pub(super) Arc<Mutex<Events>>);
 pub(super) struct Events {
     /// In ascending position.
     pub(super) log: Vec<Kept>,
-    /// The position that was assigned last.
+    /// The last assigned position.
     pub(super) last: u64,
     ids: HashSet<EventId>,
     next_sequence: HashMap<(TenantId, RunId), u64>,
@@ -47,7 +47,7 @@ pub(super) struct Kept {
 // === impl MemoryLog ===
 
 impl MemoryLog {
-    /// Returns all events in order, with positions in the whole log.
+    /// All events in order, with positions in the whole log.
     pub fn events(&self) -> Vec<LoggedEvent> {
         lock(&self.0).log.iter().map(|kept| kept.logged.clone()).collect()
     }
@@ -144,7 +144,7 @@ impl Events {
 // === impl Kept ===
 
 impl Kept {
-    /// Returns the event in the form of a durable engine.
+    /// The event in the form of a durable engine.
     pub(super) fn stored(&self) -> StoredEvent {
         let LoggedEvent { position, tenant, link, event } = &self.logged;
         StoredEvent {

@@ -55,7 +55,6 @@ fn digests(pin: &Pin) -> PinDigests {
     }
 }
 
-/// Returns the pins of the tools of `source`.
 fn of<'a>(pins: &'a Pins, source: &'a SourceId) -> impl Iterator<Item = &'a Pin> {
     pins.values().filter(move |pin| pin.source == *source)
 }

@@ -167,7 +167,7 @@ impl Events {
         self.checkpoints.get(tenant).into_iter().flatten()
     }
 
-    /// Returns the position up to which events of `tenant` may be pruned.
+    /// The position up to which events of `tenant` may be pruned.
     fn pruned(&self, tenant: &TenantId) -> u64 {
         let marks = self.of(tenant).filter(|it| it.kind == CheckpointKind::Pruned);
         marks.map(|it| it.position).max().unwrap_or(0)

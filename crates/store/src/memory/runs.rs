@@ -13,7 +13,7 @@ use toolcrib_core::{
 use super::shared::{ChangeCounter, lock};
 use crate::capped;
 
-/// Runs of workflows in memory: none of them outlives the process.
+/// Runs of workflows in memory: they do not survive the process.
 #[derive(Debug, Default)]
 pub(super) struct MemoryRuns {
     runs: Mutex<Vec<MemoryRun>>,

@@ -1,4 +1,4 @@
-//! What the parts in memory share: the lock, and the numbers of changes.
+//! Shared by the parts in memory: the lock, and the numbers of changes.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -19,8 +19,8 @@ use super::{
     row::{Param, bound, digest, execute, rows, stored_time, whole},
 };
 
-/// Appends events in this order, keeps their calls open or closed, and returns their positions. Locks
-/// the tenants, and at last the position of the whole log: the caller commits next.
+/// Appends events in this order, keeps their calls open or closed, and returns their positions.
+/// Locks the tenants, and at last the position of the whole log: the caller commits next.
 ///
 /// # Errors
 /// Fails with a conflict when an id exists. Requires that the transaction is then rolled back.
@@ -69,7 +69,8 @@ pub(super) async fn append(
     insert(transaction, records, [&places, &counts], &hashes).await
 }
 
-/// Locks the tenants of `records`, in sorted order, and returns the ends of their logs.
+/// Locks the tenants of `records`, in sorted order, and reads the last position and hash of their
+/// logs.
 async fn heads<'a>(
     transaction: &Transaction<'_>,
     records: &[&'a Record],
@@ -97,7 +98,7 @@ async fn heads<'a>(
     Ok(heads)
 }
 
-/// Returns the next sequence of each run that has events.
+/// Reads the next sequence of each run with events.
 async fn sequences<'a>(
     transaction: &Transaction<'_>,
     records: &[&'a Record],

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{fingerprint::FingerprintKey, key_text, seal_places};
 
-/// Returns the fingerprint key, the same in every process. Creates it at the first use.
+/// The fingerprint key, the same in every process. Creates it at the first use.
 async fn fingerprint_key(store: &PostgresStore) -> Result<FingerprintKey, StoreError> {
     let keys = &store.options().seal_keys;
     let mine = keys.pack(&seal_places::FINGERPRINT_KEY, key_text::generate()?.expose())?;
@@ -276,7 +276,7 @@ async fn insert(
     Ok(())
 }
 
-/// Replaces the stored approval; returns whether it had the previous revision.
+/// Replaces the stored approval, if it has the previous revision.
 async fn replace(client: &impl GenericClient, it: &Approval) -> Result<bool, Failure> {
     let sql = "UPDATE approvals SET state = $3, live = $4, revision = $5::bigint, change = $6, \
                expires_at = $7, body = $8, \

@@ -28,12 +28,12 @@ use super::{
 
 /// How often the changes are read without announcements.
 const POLL: Duration = Duration::from_millis(200);
-/// How often they are read with them. Callers refuse to answer when nothing is confirmed for two
-/// seconds, so that this must be clearly less.
+/// How often they are read with announcements. Callers refuse to answer after two seconds without a
+/// confirmation, so this must be clearly less.
 const SELDOM: Duration = Duration::from_millis(500);
 /// The pause before announcements are ordered again, and as much again by chance.
 const REORDER: Duration = Duration::from_secs(2);
-/// How long an order may take. Nothing is read meanwhile.
+/// How long an order may take. The changes are not read meanwhile.
 const ORDER_LIMIT: Duration = Duration::from_secs(1);
 /// The longest wait for a read.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -57,7 +57,7 @@ pub(super) struct Follower {
 /// The announcements of one connection.
 struct Announcements {
     news: mpsc::Receiver<()>,
-    /// The connection ends with it.
+    /// Dropping it closes the connection.
     _client: Client,
 }
 
@@ -97,8 +97,8 @@ impl Follower {
         Self { last, wake, task: task.abort_handle() }
     }
 
-    /// Returns the numbers of the next read, which comes with an announcement, and otherwise after
-    /// about half a second. Does not wait for either if they are known to differ from `seen`.
+    /// Reads the numbers again: with the next announcement, or after about half a second. Does not
+    /// wait for either if they are known to differ from `seen`.
     pub(super) async fn after(&self, seen: Changes) -> Result<Changes, StoreError> {
         let asked = Instant::now();
         let mut last = self.last.clone();
@@ -123,7 +123,9 @@ impl Drop for Follower {
 }
 
 fn silent() -> StoreError {
-    StoreError::Unavailable("the database did not say what has changed; check its load".to_owned())
+    StoreError::Unavailable(
+        "the database did not report its changes in time; check its load".to_owned(),
+    )
 }
 
 /// Reads the numbers, in one statement, so that they are of one moment.
@@ -145,7 +147,7 @@ pub(super) async fn now(client: &impl GenericClient) -> Result<Changes, Failure>
     })
 }
 
-/// Orders announcements; `None` where the database has none.
+/// Orders announcements; `None` where the database does not have them.
 async fn order(place: &Place) -> Option<Announcements> {
     match within_limit(ORDER_LIMIT, listen(place)).await {
         Ok(announcements) => Some(announcements),

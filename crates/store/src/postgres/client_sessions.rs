@@ -1,4 +1,4 @@
-//! Ended sessions of clients, and cancellations for other servers.
+//! Closed sessions of clients, and cancellations for other servers.
 
 use async_trait::async_trait;
 use tokio_postgres::Row;

@@ -1,4 +1,4 @@
-//! The ends of calls and tool sessions that their own process does not close.
+//! Closes calls and tool sessions that their own process does not close.
 
 use deadpool_postgres::{Client, Transaction};
 use tokio_postgres::Row;
@@ -25,21 +25,21 @@ pub(super) const OF_INSTANCE: &str = "instance = $1";
 /// The calls and sessions that the events with the ids `$1` opened.
 const OF_EVENTS: &str = "event_id = ANY($1)";
 
-/// Why the call of a dead process ended.
-pub(super) const ENDED: &str = "the process that ran this call ended before the call did";
-/// Why a call ended that never ran.
+/// Why the call of a dead process was closed.
+pub(super) const ENDED: &str = "the process that ran this call exited before the call completed";
+/// Why a call was closed that never ran.
 const NEVER_RAN: &str = "the call was refused, because it was unknown whether its start was stored";
 
-/// Closes what `opening` events of this process opened, whose outcome was unknown: their callers were
-/// refused, so nothing of it runs. At most [`CHUNK`] events.
+/// Closes what `opening` events of this process opened, whose outcome was unknown: their callers
+/// were refused, so the calls do not run. At most [`CHUNK`] events.
 pub(super) async fn close_unknown(
     client: &mut Client,
     own: &str,
     opening: &[&str],
 ) -> Result<usize, Failure> {
     let transaction = client.transaction().await?;
-    // Every transaction of the log holds a weaker lock on this row: afterwards those that this process
-    // lost have ended.
+    // Every transaction of the log holds a weaker lock on this row: afterwards the lost
+    // transactions of this process have finished.
     let sql = "SELECT clock_timestamp() FROM instances WHERE id = $1 FOR UPDATE";
     let Some(row) = first(&transaction, sql, &[&own]).await? else { return Ok(0) };
     let now: Timestamp = row.try_get(0)?;
@@ -62,8 +62,8 @@ pub(super) async fn append_all(
     Ok(records.len())
 }
 
-/// Returns the ends of up to [`CHUNK`] calls that meet `condition` on `value`. Their rows are removed by
-/// the append.
+/// Creates the closing events of up to [`CHUNK`] calls that meet `condition` on `value`. The append
+/// removes their rows.
 pub(super) async fn close_calls(
     transaction: &Transaction<'_>,
     condition: &str,
@@ -88,7 +88,7 @@ pub(super) async fn close_calls(
     rows(transaction, &sql, &[value]).await?.iter().map(end).collect()
 }
 
-/// Returns the ends of up to [`CHUNK`] sessions that meet `condition` on `value`.
+/// Creates the closing events of up to [`CHUNK`] sessions that meet `condition` on `value`.
 pub(super) async fn close_sessions(
     transaction: &Transaction<'_>,
     condition: &str,
@@ -110,7 +110,7 @@ pub(super) async fn close_sessions(
     rows(transaction, &sql, &[value]).await?.iter().map(end).collect()
 }
 
-/// Returns an event whose tenant, run and cause are the first columns of `row`.
+/// Creates an event whose tenant, run and cause are the first columns of `row`.
 fn event(row: &Row, body: EventBody, now: Timestamp) -> Result<Record, Failure> {
     let event = NewEvent {
         event_id: parse(uuid::Uuid::now_v7().to_string(), unreadable)?,

@@ -1,4 +1,4 @@
-//! Copies of whole stores. A database is filled, and what was stored is read for the comparison, in one
+//! Copies of whole stores. A database is filled, and read again for the comparison, in one
 //! transaction.
 
 use async_trait::async_trait;
@@ -23,11 +23,10 @@ use crate::{
     event_text::time,
 };
 
-/// A database that is copied or filled.
+/// A database to copy or to fill.
 pub(crate) struct PostgresCopy {
     store: PostgresStore,
-    /// The only connection that is used, because only the transaction that fills the store sees its
-    /// rows.
+    /// The only connection in use, because only the transaction that fills the store sees its rows.
     client: Mutex<Option<Client>>,
 }
 
@@ -208,7 +207,7 @@ impl Engine for PostgresCopy {
 
 impl Drop for PostgresCopy {
     fn drop(&mut self) {
-        // Its connection ends, and with it the transaction, instead of going back to the pool.
+        // Its connection is closed, and with it the transaction, instead of going back to the pool.
         if let Some(client) = self.client.get_mut().take() {
             drop(deadpool_postgres::Object::take(client));
         }

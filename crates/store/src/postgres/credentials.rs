@@ -139,7 +139,7 @@ impl CredentialStore for PostgresStore {
         if credential.revision != seen {
             return Ok(false);
         }
-        // A row that was changed by other means must not get a new seal.
+        // A row changed by other means must not get a new seal.
         self.options().seal_keys.open(&credential, &before)?;
         credential.revision += 1;
         credential.expires_at = expires_at;

@@ -6,8 +6,8 @@ use deadpool_postgres::PoolError;
 use tokio_postgres::error::SqlState;
 use toolcrib_core::store::StoreError;
 
-/// The longest operation. The server ends a statement earlier; this limit is for a network that no
-/// longer answers.
+/// The longest operation. The server cancels a statement earlier; this limit is for a network that
+/// does not answer any more.
 const LIMIT: Duration = Duration::from_secs(15);
 
 /// Why an operation failed.
@@ -46,8 +46,7 @@ impl Failure {
         Self::Store(StoreError::Corrupt(what.into()))
     }
 
-    /// Turns a violated constraint into a conflict over `what`, and returns any other failure
-    /// unchanged.
+    /// Turns a violated constraint into a conflict over `what`; other failures stay unchanged.
     pub(super) fn conflict_over(self, what: &str) -> Self {
         match self.is_conflict() {
             true => Self::Store(StoreError::Conflict(what.to_owned())),
@@ -55,12 +54,12 @@ impl Failure {
         }
     }
 
-    /// Returns whether a row with the same identity exists.
+    /// Whether a row with the same identity exists.
     pub(super) fn is_conflict(&self) -> bool {
         matches!(self, Self::Postgres(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION))
     }
 
-    /// Returns whether the server refused a statement, so that the connection still works.
+    /// Whether the server refused a statement, so that the connection still works.
     pub(super) fn is_refusal(&self) -> bool {
         match self {
             Self::Postgres(error) => error.code().is_some_and(|code| {
@@ -70,7 +69,6 @@ impl Failure {
         }
     }
 
-    /// Returns the public form.
     pub(super) fn into_store(self) -> StoreError {
         let error = match self {
             Self::Store(error) => return error,
@@ -97,7 +95,8 @@ impl Failure {
                 "a statement took too long; look for locks and load in the database".to_owned(),
             ),
             SqlState::DISK_FULL => StoreError::Unavailable(
-                "the disk of the database is full, nothing was stored; free some space".to_owned(),
+                "the disk of the database is full, the data was not stored; free some space"
+                    .to_owned(),
             ),
             SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
                 StoreError::Unavailable(
@@ -139,7 +138,7 @@ impl From<PoolError> for Failure {
     }
 }
 
-/// Returns the error for everything after the store was closed.
+/// The error of every operation after the store was closed.
 pub(super) fn closed() -> StoreError {
     StoreError::Unavailable("it has been closed".to_owned())
 }

@@ -75,8 +75,8 @@ impl PostgresStore {
         Ok(self.inner.pool.get().await?)
     }
 
-    /// Returns whether the lease of this process was renewed for long enough that the others could
-    /// renew theirs, too.
+    /// Whether the lease of this process was renewed for long enough that the others could renew
+    /// theirs, too.
     pub(super) fn is_steady(&self) -> bool {
         self.inner.lease.is_steady()
     }
@@ -89,7 +89,7 @@ impl PostgresStore {
         &self.inner.options
     }
 
-    /// Stores accepted events, ends the lease and closes all connections.
+    /// Stores accepted events, releases the lease and closes all connections.
     pub(super) async fn shut(&self) {
         self.inner.writer.stop();
         self.inner.writer.ended().await;

@@ -1,7 +1,7 @@
 //! Idempotent calls and their answers.
 //!
 //! Invariants:
-//! - nothing is stored without a seal key, and the database never sees the plain text;
+//! - data is stored only with a seal key, and the database never sees the plain text;
 //! - changes lock the row of the caller first, so that one of several claims takes a key;
 //! - calls and bytes are bounded, in total and per caller.
 
@@ -188,8 +188,8 @@ async fn count(
     Ok(())
 }
 
-/// Looks up the call under the key of `claim`. Returns `None` when the key is free, after removing a
-/// call that does not conflict with the claim.
+/// Looks up the call under the key of `claim`. Returns `None` when the key is free, after removing
+/// a call that does not conflict with the claim.
 async fn look(
     transaction: &Transaction<'_>,
     keys: &SealKeys,
@@ -218,8 +218,8 @@ async fn look(
     }
     let run: String = row.try_get(3)?;
     Ok(Some(match state {
-        // This process knows the calls that it runs. One that is still listed ended before it freed
-        // its key.
+        // This process knows the calls that it runs. A listed call that does not run any more
+        // failed to free its key.
         "running" if instance != own => ClaimOutcome::Running,
         "running" | "lost" if claim.repeatable => {
             delete(transaction, "id = $1", &[&id]).await?;
@@ -340,9 +340,8 @@ pub(super) async fn settle(transaction: &Transaction<'_>, dead: &str) -> Result<
     Ok(())
 }
 
-/// Returns whether the record shows that a call may have run. An open call runs or ran; one without
-/// events did not start. One that has returned ran if its duration was recorded or it was
-/// interrupted.
+/// Whether the record shows that a call may have run. An open call runs or ran; one without events
+/// did not start. A call that has returned ran if its duration was recorded or it was interrupted.
 async fn may_have_run(
     transaction: &Transaction<'_>,
     [tenant, run, call]: [&str; 3],

@@ -32,7 +32,6 @@ pub(super) async fn renew(client: &impl GenericClient, instance: &str) -> Result
     Ok(execute(client, sql, &[&instance]).await? > 0)
 }
 
-/// Ends the lease of `instance`.
 pub(super) async fn release(client: &impl GenericClient, instance: &str) -> Result<(), Failure> {
     execute(client, "DELETE FROM instances WHERE id = $1", &[&instance]).await?;
     Ok(())
@@ -50,7 +49,7 @@ pub(super) async fn require(client: &impl GenericClient, instance: &str) -> Resu
     }
 }
 
-/// Returns whether `instance` does the work `duty`; takes it over from a dead instance.
+/// Whether `instance` does the work `duty`; takes it over from a dead instance.
 pub(super) async fn leads(
     client: &impl GenericClient,
     instance: &str,
@@ -76,13 +75,13 @@ pub(super) async fn resign(
     Ok(())
 }
 
-/// Returns the ids of all instances with a valid lease.
+/// The ids of all instances with a valid lease.
 pub(super) async fn alive(client: &impl GenericClient) -> Result<Vec<String>, Failure> {
     let sql = "SELECT id FROM instances WHERE expires_at > clock_timestamp() ORDER BY id";
     rows(client, sql, &[]).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
-/// Returns one to two times `pause`, so that servers do not come all at once.
+/// One to two times `pause`, so that servers do not come all at once.
 pub(super) fn jittered(pause: Duration) -> Duration {
     let [random, ..] = uuid::Uuid::new_v4().into_bytes();
     pause + pause * u32::from(random) / 255

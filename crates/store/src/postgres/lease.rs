@@ -37,8 +37,8 @@ pub(super) struct Lease {
 // === impl Lease ===
 
 impl Lease {
-    /// Starts the task that renews the lease. After a failure it retries with jittered backoff; when
-    /// the lease is lost it stops the writer, which ends the server.
+    /// Starts the task that renews the lease. After a failure it retries with jittered backoff;
+    /// when the lease is lost it stops the writer, which shuts the server down.
     pub(super) fn keep(pool: Pool, instance: Arc<str>, writer: Stopper) -> Self {
         let renewals = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&renewals);
@@ -53,7 +53,7 @@ impl Lease {
                     }
                     Ok(false) => {
                         let error = StoreError::TakenOver;
-                        tracing::error!(%error, "the store can no longer be written");
+                        tracing::error!(%error, "writes to the store have stopped");
                         return writer.stop(error);
                     }
                     Err(error) => {
@@ -83,7 +83,7 @@ impl Drop for Lease {
     }
 }
 
-/// Returns the pause after `failures` failures: up to a limit that doubles from 100 ms to 4 s.
+/// The pause after `failures` failures: up to a limit that doubles from 100 ms to 4 s.
 fn pause(failures: u32) -> Duration {
     let most = Duration::from_millis(100).saturating_mul(1 << failures.min(6)).min(MAX_PAUSE);
     jittered(most / 2)

@@ -20,7 +20,7 @@ pub(super) const MIGRATION_LOCK: i64 = 0x7463_7262;
 /// The start of this month.
 pub(super) const MONTH: &str = "date_trunc('month', clock_timestamp() AT TIME ZONE 'UTC')";
 
-/// A partition that is missing.
+/// A missing partition.
 struct Missing {
     name: String,
     from: String,
@@ -35,7 +35,7 @@ pub(super) async fn ensure(client: &mut Client) -> Result<(), Failure> {
     let transaction = client.transaction().await?;
     execute(&transaction, "SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await?;
     for Missing { name, from, to } in missing(&transaction).await? {
-        // Attached, because a table that is created as a partition locks out every reader.
+        // Attached, because `CREATE TABLE … PARTITION OF` locks out every reader.
         let sql = format!(
             "CREATE TABLE {name} (LIKE events INCLUDING ALL); \
              ALTER TABLE events ATTACH PARTITION {name} FOR VALUES FROM ('{from}') TO ('{to}')"
@@ -66,13 +66,13 @@ async fn missing(client: &impl GenericClient) -> Result<Vec<Missing>, Failure> {
     missing.iter().map(read).collect()
 }
 
-/// Returns whether a statement failed because the partition of its month is missing.
+/// Whether a statement failed because the partition of its month is missing.
 pub(super) fn is_missing(failure: &Failure) -> bool {
     matches!(failure, Failure::Postgres(error) if error.code() == Some(&SqlState::CHECK_VIOLATION))
 }
 
-/// Drops the partitions of earlier months in which marks of retention cover every event, and returns
-/// the number of removed events. A partition that is in use at the moment is left for the next time.
+/// Drops the partitions of earlier months in which marks of retention cover every event, and
+/// returns the number of removed events. A partition in use is left for the next time.
 pub(super) async fn drop_pruned(client: &mut Client) -> Result<u64, Failure> {
     let sql = format!(
         "SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
@@ -95,7 +95,7 @@ pub(super) async fn drop_pruned(client: &mut Client) -> Result<u64, Failure> {
     Ok(removed)
 }
 
-/// Returns whether `partition` has an event that must stay.
+/// Whether `partition` has an event that must stay.
 async fn is_kept(client: &impl GenericClient, partition: &str) -> Result<bool, Failure> {
     let sql = format!(
         "SELECT EXISTS (SELECT 1 FROM tenants t WHERE EXISTS (SELECT 1 FROM {partition} e \
@@ -108,8 +108,8 @@ async fn is_kept(client: &impl GenericClient, partition: &str) -> Result<bool, F
 
 async fn drop_one(client: &mut Client, partition: &str) -> Result<u64, Failure> {
     let transaction = client.transaction().await?;
-    // Appends wait from here on, and with them the sequences of runs, which begin at 0 again without
-    // events.
+    // Appends wait from here on, and with them the sequences of runs, which start at 0 again
+    // without events.
     transaction
         .batch_execute(
             "SET LOCAL lock_timeout = '1s'; LOCK TABLE ONLY events IN ACCESS EXCLUSIVE MODE",

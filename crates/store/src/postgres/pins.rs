@@ -183,7 +183,7 @@ async fn next_epoch(transaction: &Transaction<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Commits a change; rolls back when there was none.
+/// Commits a change; rolls back without one.
 async fn finish(transaction: Transaction<'_>, is_changed: bool) -> Result<(), Failure> {
     match is_changed {
         true => transaction.commit().await?,
@@ -230,7 +230,7 @@ async fn approve(
     Ok(())
 }
 
-/// Returns the digests of one tool, with the epoch locked.
+/// Reads the digests of one tool, with the epoch locked.
 async fn digests(
     transaction: &Transaction<'_>,
     source: &SourceId,

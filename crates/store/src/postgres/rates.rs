@@ -26,7 +26,7 @@ impl RateLimiter for PostgresStore {
     async fn take(&self, key: LimitKey<'_>, rate: Rate) -> Result<(), LimitError> {
         let LimitKey { tenant, principal, tool } = key;
         let wait: i64 = within(async {
-            // A time that passed while the row was locked refills nothing.
+            // Time that passed while the row was locked does not refill the bucket.
             let sql = "WITH clock AS (SELECT \
                          (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now), \
                        taken AS (INSERT INTO rates AS r (tenant, principal, tool, arrival) \
@@ -79,7 +79,7 @@ pub(super) async fn sweep(store: &PostgresStore) -> Result<u64, StoreError> {
     .await
 }
 
-/// Returns nanoseconds as stored, in microseconds; rounded up, so that a rate is never exceeded.
+/// Nanoseconds as stored, in microseconds; rounded up, so that a rate is never exceeded.
 fn micros(nanos: u64) -> i64 {
     bound(nanos.div_ceil(1_000))
 }

@@ -283,7 +283,7 @@ pub(super) async fn read(
     rows(client, &sql, &params).await?.iter().map(stored).collect()
 }
 
-/// Returns the last position of the whole log.
+/// The last position of the whole log.
 pub(super) async fn last_position(client: &impl GenericClient) -> Result<u64, Failure> {
     whole(one(client, "SELECT value FROM log_position WHERE id = 1", &[]).await?.try_get(0)?)
 }

@@ -11,9 +11,9 @@ use super::{
     runs,
 };
 
-/// Closes what dead instances left open. An instance is dead that has released its lease, or whose
-/// lease has expired while this process could renew its own. One process recovers at a time; the others wait and find
-/// nothing left.
+/// Closes the calls and sessions that dead instances left open. An instance is dead if it has
+/// released its lease, or if its lease has expired while this process could renew its own. One
+/// process recovers at a time; the others wait and then find no work left.
 pub(super) async fn recover(store: &PostgresStore, now: Timestamp) -> Result<usize, StoreError> {
     let mut closed = 0;
     loop {
@@ -26,7 +26,7 @@ pub(super) async fn recover(store: &PostgresStore, now: Timestamp) -> Result<usi
 }
 
 /// Closes up to [`CHUNK`] calls and sessions of one dead instance. Returns how many, and whether
-/// nothing was left to do.
+/// all work was done.
 async fn step(store: &PostgresStore, now: Timestamp) -> Result<(usize, bool), Failure> {
     let own = store.instance();
     let mut client = store.client().await?;

@@ -11,7 +11,7 @@ pub(super) use crate::page::{bound, limit};
 /// A parameter of a statement.
 pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
 
-/// Runs a statement that returns no rows, and returns the number of rows that it changed.
+/// Runs a statement without result rows, and returns the number of rows that it changed.
 pub(super) async fn execute(
     client: &impl GenericClient,
     sql: &str,
@@ -21,7 +21,7 @@ pub(super) async fn execute(
     Ok(client.execute(&statement, params).await?)
 }
 
-/// Returns the rows of a query.
+/// Runs a query.
 pub(super) async fn rows(
     client: &impl GenericClient,
     sql: &str,
@@ -31,7 +31,7 @@ pub(super) async fn rows(
     Ok(client.query(&statement, params).await?)
 }
 
-/// Returns the first row of a query.
+/// Runs a query and takes its first row.
 pub(super) async fn first(
     client: &impl GenericClient,
     sql: &str,
@@ -40,7 +40,7 @@ pub(super) async fn first(
     Ok(rows(client, sql, params).await?.into_iter().next())
 }
 
-/// Returns the only row of a query.
+/// Runs a query and requires one row.
 pub(super) async fn one(
     client: &impl GenericClient,
     sql: &str,
@@ -57,17 +57,17 @@ pub(super) fn parse<T: TryFrom<String>>(
     T::try_from(text).map_err(|_| unreadable())
 }
 
-/// Returns a time as stored, in milliseconds.
+/// A time as stored, in milliseconds.
 pub(super) fn stored_time(at: Timestamp) -> Timestamp {
     at.trunc_subsecs(3)
 }
 
-/// Returns a stored number that is never negative.
+/// Converts a stored number that is never negative.
 pub(super) fn whole(number: i64) -> Result<u64, Failure> {
     u64::try_from(number).map_err(|_| Failure::corrupt("a negative number"))
 }
 
-/// Returns a stored digest; `None` when it is missing or malformed.
+/// Reads a stored digest; `None` when it is missing or malformed.
 pub(super) fn digest(row: &Row, column: usize) -> Result<Option<Digest>, Failure> {
     let bytes: Option<&[u8]> = row.try_get(column)?;
     Ok(bytes.and_then(|bytes| bytes.try_into().ok()).map(Digest))

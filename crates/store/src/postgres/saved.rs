@@ -28,7 +28,7 @@ pub(super) async fn reseal(store: &PostgresStore) -> Result<usize, StoreError> {
     let mut resealed = 0;
     for (item, old) in found.await? {
         let Some(new) = saved::reseal(keys, &item, &old)? else { continue };
-        // An item that was saved again meanwhile is sealed already.
+        // An item saved again meanwhile is sealed already.
         let changed = within(async {
             let sql = "UPDATE saved SET content = $3 WHERE id = $1 AND content = $2";
             execute(&store.client().await?, sql, &[&item.id.as_str(), &old, &new]).await

@@ -13,7 +13,7 @@ use super::{
     row::{one, rows},
 };
 
-/// What [`OBJECTS`] returns for the tables of this program, in order.
+/// The output of [`OBJECTS`] for the tables of this program, in order.
 const EXPECTED: &str = include_str!("schema/objects.txt");
 
 /// The kinds of objects that also a later migration leaves as they are: servers of both versions run
@@ -88,7 +88,7 @@ pub(super) async fn run(client: &impl GenericClient) -> Result<(), Failure> {
         return Ok(());
     };
     Err(Failure::corrupt(format!(
-        "its schema was changed: {problem}; nothing is stored until the schema is restored"
+        "its schema was changed: {problem}; events are refused until the schema is restored"
     )))
 }
 

@@ -1,6 +1,6 @@
-//! The starts of calls and tool sessions whose outcome is unknown: the connection was lost, or the time
-//! was over, while they were committed. Their callers were refused. Those that were stored are closed
-//! as soon as the database answers: recovery closes only the calls of processes that have ended.
+//! The starts of calls and tool sessions with an unknown outcome: the connection was lost, or the
+//! time was over, while they were committed. Their callers were refused. Those that were stored are
+//! closed as soon as the database answers: recovery closes only the calls of dead processes.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) struct UnknownStarts(Vec<String>);
 // === impl UnknownStarts ===
 
 impl UnknownStarts {
-    /// Waits for requests, or only a while when something has to be closed. Returns `false` when no
+    /// Waits for requests, or only a while if there are starts to close. Returns `false` when no
     /// more come.
     pub(super) async fn receive<T>(
         &self,

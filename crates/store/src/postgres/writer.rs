@@ -2,9 +2,10 @@
 //!
 //! Invariants:
 //! - success is reported only after the `COMMIT` of the events has returned;
-//! - a failed append leaves nothing behind and does not fail the others of its batch;
+//! - a failed append stores no events and does not fail the others of its batch;
 //! - a caller that stops waiting does not undo its accepted append;
-//! - a call that was refused although its start was stored does not stay open ([`UnknownStarts`]).
+//! - if a call was refused although its start was stored, it does not stay open
+//!   ([`UnknownStarts`]).
 
 use std::{
     sync::{
@@ -42,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct Writer {
     queue: Stopper,
     commits: Arc<Commits>,
-    /// Closed when the task has ended.
+    /// Closed when the task has finished.
     ended: watch::Receiver<()>,
 }
 
@@ -53,14 +54,14 @@ struct Commits {
     observer: OnceLock<CommitObserver>,
 }
 
-/// Ends the writer.
+/// Stops the writer.
 #[derive(Clone)]
 pub(super) struct Stopper {
-    /// Why there is none, once the writer was stopped.
+    /// The error for later appends, once the writer was stopped.
     queue: Arc<Mutex<Result<mpsc::Sender<Job>, StoreError>>>,
 }
 
-/// Events to append, all or none.
+/// Events to append together or not at all.
 struct Job {
     records: Vec<Record>,
     reply: oneshot::Sender<Result<Vec<u64>, StoreError>>,
@@ -103,7 +104,6 @@ impl Writer {
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// Returns the number of committed transactions.
     pub(super) fn commits(&self) -> u64 {
         self.commits.count.load(Ordering::Relaxed)
     }
@@ -113,7 +113,6 @@ impl Writer {
         self.commits.observer.get_or_init(|| observer);
     }
 
-    /// Returns the number of appends that wait.
     pub(super) fn waiting(&self) -> u64 {
         let queue = self.queue.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.as_ref().map_or(0, |queue| MAX_WAITING.saturating_sub(queue.capacity()) as u64)
@@ -124,12 +123,12 @@ impl Writer {
         self.queue.stop(closed());
     }
 
-    /// Returns what stops this writer.
+    /// A handle that stops this writer.
     pub(super) fn stopper(&self) -> Stopper {
         self.queue.clone()
     }
 
-    /// Waits until the task has stored everything and ended.
+    /// Waits until the task has stored everything and finished.
     pub(super) async fn ended(&self) {
         let mut ended = self.ended.clone();
         while ended.changed().await.is_ok() {}
@@ -156,7 +155,8 @@ impl Stopper {
     }
 }
 
-/// Stores the jobs that can be stored, and answers every one. Returns whether the database answered.
+/// Stores the jobs that can be stored, and answers every one. Returns whether the database
+/// answered.
 async fn store(
     pool: &Pool,
     instance: &str,
@@ -182,7 +182,8 @@ async fn store(
             let mut positions = positions.into_iter();
             outcomes.extend(batch.iter().map(|it| Ok(positions.by_ref().take(it.len()).collect())));
         }
-        // A refused statement ends the whole transaction, so that each job runs again in its own.
+        // A refused statement aborts the whole transaction, so that each job runs again in a
+        // separate one.
         Ok(Err(failure)) if failure.is_refusal() && batch.len() > 1 => {
             for records in &batch {
                 let records: Vec<&Record> = records.iter().collect();
@@ -207,7 +208,7 @@ async fn store(
     }
     for (reply, outcome) in replies.into_iter().zip(outcomes) {
         if reply.send(outcome).is_err() {
-            tracing::debug!("the caller of an append no longer waits for it");
+            tracing::debug!("the caller of an append has stopped waiting for it");
         }
     }
     answers

@@ -4,7 +4,7 @@
 //! - a request and its events are stored in one transaction;
 //! - a change must be based on the last revision, so only one of several callers uses a grant;
 //! - with a seal key the fingerprint key is sealed. The displayable arguments of a call are stored
-//!   only then, and deleted when the request is no longer in force.
+//!   only then, and deleted when the request is not in force any more.
 
 use async_trait::async_trait;
 use rusqlite::{Connection, Row, params};
@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{fingerprint::FingerprintKey, key_text, seal_places};
 
-/// Returns the fingerprint key, the same in every process. Creates it at the first use.
+/// The fingerprint key, the same in every process. Creates it at the first use.
 async fn fingerprint_key(store: &SqliteStore) -> Result<FingerprintKey, StoreError> {
     let keys = &store.options().seal_keys;
     let mine = keys.pack(&seal_places::FINGERPRINT_KEY, key_text::generate()?.expose())?;
@@ -235,7 +235,7 @@ fn insert(connection: &Connection, it: &Approval, shown: Option<&[u8]>) -> Resul
     Ok(())
 }
 
-/// Replaces the stored approval; returns whether it had the previous revision.
+/// Replaces the stored approval, if it has the previous revision.
 fn replace(connection: &Connection, it: &Approval) -> Result<bool, Failure> {
     let sql = "UPDATE approvals SET state = ?3, live = ?4, revision = ?5, change = ?6, \
              expires_at = ?7, body = ?8, shown = CASE WHEN ?4 IS NULL THEN NULL ELSE shown END \

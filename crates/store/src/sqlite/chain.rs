@@ -25,7 +25,7 @@ pub(super) const PREV: &str = "coalesce(\
      WHERE c.tenant = events.tenant AND c.position = events.tenant_position - 1 LIMIT 1), \
     zeroblob(32))";
 
-/// Position and hash of the last event of `tenant`; 0 and [`genesis`] when it has none.
+/// Position and hash of the last event of `tenant`; 0 and [`genesis`] if the tenant has no events.
 pub(super) fn last(connection: &Connection, tenant: &str) -> Result<(u64, Digest), Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT tenant_position, hash FROM events INDEXED BY events_by_tenant \
@@ -39,7 +39,7 @@ pub(super) fn last(connection: &Connection, tenant: &str) -> Result<(u64, Digest
     }
 }
 
-/// Returns events as stored.
+/// Reads events as stored.
 pub(super) fn select(
     connection: &Connection,
     query: &StoredQuery,

@@ -1,4 +1,4 @@
-//! Ended sessions of clients, and cancellations for other servers, on SQLite.
+//! Closed sessions of clients, and cancellations for other servers, on SQLite.
 
 use async_trait::async_trait;
 use rusqlite::{Connection, Row, params};

@@ -1,10 +1,10 @@
 //! The small form of an event's columns. Each is exact: a value is read as it was written, and a
 //! value without a small form is stored as its text.
 //!
-//! - An id that is a UUID is stored as its 16 bytes.
+//! - A UUID is stored as its 16 bytes.
 //! - A type is stored as its number in [`EventBody::KINDS`], a time as milliseconds since the Unix epoch.
 //! - A payload is stored as a *form*, the text with marks in place of the parts that differ from
-//!   event to event, and those parts. The forms are in a table of their own.
+//!   event to event, and those parts. The forms are in a separate table.
 //!
 //! A row that another program wrote is read as well: texts are texts, and a value that no writer
 //! stores becomes a text that no writer stores.
@@ -69,7 +69,7 @@ impl<'a> Id<'a> {
         }
     }
 
-    /// Returns a number that no other id has.
+    /// A number for the id, different from that of any other id.
     pub(super) fn key(&self) -> u128 {
         match self {
             Self::Uuid(bytes) => u128::from_be_bytes(*bytes),
@@ -90,7 +90,7 @@ impl ToSql for Id<'_> {
     }
 }
 
-/// Returns the bytes of a UUID in its canonical text form.
+/// The bytes of a UUID in its canonical text form.
 fn uuid(text: &str) -> Option<[u8; 16]> {
     let (mut bytes, mut rest) = ([0; 16], text.as_bytes());
     if rest.len() != 36 {
@@ -123,7 +123,7 @@ pub(super) fn id(row: &Row<'_>, column: usize) -> Option<String> {
     push_id(row, column, &mut text).then_some(text)
 }
 
-/// Appends an id to `out`; returns false when it is null.
+/// Appends an id to `out`; false when it is null.
 pub(super) fn push_id(row: &Row<'_>, column: usize, out: &mut String) -> bool {
     match row.get_ref(column) {
         Ok(ValueRef::Null) => return false,
@@ -134,7 +134,7 @@ pub(super) fn push_id(row: &Row<'_>, column: usize, out: &mut String) -> bool {
     true
 }
 
-/// Returns a type as stored.
+/// A type as stored.
 pub(super) fn kind_value(kind: &str) -> ValueRef<'_> {
     let place = EventBody::KINDS.iter().position(|it| *it == kind);
     match place.and_then(|place| i64::try_from(place + 1).ok()) {
@@ -157,7 +157,7 @@ pub(super) fn push_kind(row: &Row<'_>, column: usize, out: &mut String) {
     }
 }
 
-/// Returns a text. Bytes that are not valid become a text that no writer stores.
+/// Reads a text. Invalid bytes become a text that no writer stores.
 pub(super) fn text(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
@@ -275,7 +275,7 @@ pub(crate) fn join(form: &str, mut parts: &[u8], payload: &mut String) -> Option
     parts.is_empty().then_some(())
 }
 
-/// Returns the content of the string that `rest` begins with, with its escapes.
+/// The content of the string at the start of `rest`, with its escapes.
 fn string(rest: &str) -> &str {
     let mut is_escaped = false;
     let content = rest.get(1..).unwrap_or_default();
@@ -287,7 +287,7 @@ fn string(rest: &str) -> &str {
     content.get(..end.unwrap_or(content.len())).unwrap_or_default()
 }
 
-/// Returns the byte of two digits in lower case.
+/// Parses a byte from two digits in lower case.
 fn hex([high, low]: [u8; 2]) -> Option<u8> {
     Some(nibble(high)? << 4 | nibble(low)?)
 }

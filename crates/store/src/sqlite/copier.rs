@@ -1,8 +1,8 @@
-//! Copies the write-ahead log into the file while the writer goes on.
+//! Copies the write-ahead log into the file while the writer continues.
 //!
 //! The writer itself would have to stop for that: syncing and copying 16 MiB takes tens of
-//! milliseconds. It only copies the rest, the pages that it wrote in the meantime. Without that rest
-//! SQLite could not begin the log anew, and it would grow for as long as calls arrive.
+//! milliseconds. It only copies the rest, the pages that it wrote in the meantime. Without that
+//! rest SQLite could not restart the log, and it would grow for as long as calls arrive.
 
 use std::{
     path::Path,
@@ -42,19 +42,18 @@ impl Copier {
         Ok(Self { orders, ends, is_copying: false, thread })
     }
 
-    /// Begins a copy, unless one is running. Returns whether one is running then; otherwise the thread
-    /// is gone.
+    /// Starts a copy, unless one is running. Returns whether one is running then; otherwise the
+    /// thread is gone.
     pub(super) fn begin(&mut self) -> bool {
         self.is_copying = self.is_copying || self.orders.try_send(()).is_ok();
         self.is_copying
     }
 
-    /// Returns whether a copy is running.
     pub(super) fn is_copying(&self) -> bool {
         self.is_copying
     }
 
-    /// Returns whether a copy has ended since the last question.
+    /// Whether a copy has finished since the last check.
     pub(super) fn has_copied(&mut self) -> bool {
         let has_copied = self.is_copying && self.ends.try_recv() != Err(TryRecvError::Empty);
         self.is_copying &= !has_copied;
@@ -64,11 +63,11 @@ impl Copier {
     /// Waits for the end of the running copy.
     pub(super) fn wait(&mut self) {
         if std::mem::take(&mut self.is_copying) && self.ends.recv().is_err() {
-            tracing::error!("the thread that copies the write-ahead log has ended");
+            tracing::error!("the thread that copies the write-ahead log has stopped");
         }
     }
 
-    /// Ends the thread, after a running copy.
+    /// Stops the thread, after a running copy.
     pub(super) fn end(self) {
         drop(self.orders);
         if self.thread.join().is_err() {
@@ -88,8 +87,8 @@ pub(super) fn start_thread(
     })
 }
 
-/// Copies the write-ahead log into the file. A failed attempt loses nothing: the log is as durable
-/// as the file.
+/// Copies the write-ahead log into the file. A failed attempt does not lose data: the log is as
+/// durable as the file.
 pub(super) fn copy(connection: &Connection, place: &Path, pragma: &str) {
     if let Err(error) = connection.query_row(pragma, [], |_| Ok(())) {
         let error = Failure::from(error).at(place);

@@ -22,7 +22,8 @@ use crate::{
     event_text::event_time,
 };
 
-/// The writer of copied events. No process has this number, so none looks for open calls among them.
+/// The writer of copied events. No process has this number, so no process looks for open calls
+/// among them.
 const COPIED: i64 = 0;
 
 const INSERT: &str = "INSERT INTO events (position, event_id, tenant, tenant_position, run_id, \
@@ -120,7 +121,7 @@ impl Engine for SqliteStore {
         .await
     }
 
-    /// The file gets its name at the end.
+    /// The file is renamed after the copy.
     async fn commit(&self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -132,7 +133,7 @@ fn insert_event(
 ) -> Result<(), Failure> {
     let malformed = || Failure::corrupt(format!("the event at position {}", event.position));
     let hash = event.hash.ok_or_else(malformed)?;
-    // Only a time that is read again as the same text has the small form.
+    // Only a time that is read back as the same text has the small form.
     let at = time(&event.timestamp).filter(|at| event_time(*at) == event.timestamp);
     let at = match at {
         Some(at) => ToSqlOutput::Owned(SqlValue::Integer(at.timestamp_millis())),

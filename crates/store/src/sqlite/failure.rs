@@ -21,8 +21,7 @@ impl Failure {
         Self::Store(StoreError::Corrupt(what.into()))
     }
 
-    /// Turns a violated constraint into a conflict over `what`, and returns any other failure
-    /// unchanged.
+    /// Turns a violated constraint into a conflict over `what`; other failures stay unchanged.
     pub(super) fn conflict_over(self, what: &str) -> Self {
         match self.code() {
             Some(ErrorCode::ConstraintViolation) => {
@@ -32,12 +31,12 @@ impl Failure {
         }
     }
 
-    /// Returns whether another process or connection holds the required lock.
+    /// Whether another process or connection holds the required lock.
     pub(super) fn is_busy(&self) -> bool {
         matches!(self.code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
     }
 
-    /// Returns the public form, for the store in the file `place`.
+    /// The public form, for the store in the file `place`.
     pub(super) fn at(self, place: &Path) -> StoreError {
         let error = match self {
             Self::Store(error) => return error,
@@ -45,16 +44,16 @@ impl Failure {
         };
         let file = place.display();
         let Some(code) = error.sqlite_error_code() else {
-            // Not from SQLite: a column has another type than the one that was written.
+            // Not from SQLite: the type of a column differs from the written one.
             return StoreError::Corrupt(format!("{file}: a stored value has an unexpected type"));
         };
         match code {
             ErrorCode::DiskFull => StoreError::Unavailable(format!(
-                "{file}: the disk is full, nothing was stored; free some space, the store recovers by itself"
+                "{file}: the disk is full, the data was not stored; free some space, the store recovers by itself"
             )),
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
                 StoreError::Unavailable(format!(
-                    "{file}: another process kept the file locked for too long, nothing was stored; \
+                    "{file}: another process kept the file locked for too long, the data was not stored; \
                  look for a program that holds a transaction open on it"
                 ))
             }

@@ -60,8 +60,8 @@ impl SqliteStore {
     /// Blocks for as long as the disk takes, at most a few seconds when other processes write.
     ///
     /// # Errors
-    /// [`StoreError::TooNew`] for a newer schema, [`StoreError::Corrupt`] for a file that is not a
-    /// store, [`StoreError::Unavailable`] for everything that the operator can fix.
+    /// [`StoreError::TooNew`] for a newer schema, [`StoreError::Corrupt`] for another kind of file,
+    /// [`StoreError::Unavailable`] for everything that the operator can fix.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
         Self::open_patiently(path.as_ref(), options, open::BUSY_TIMEOUT)
     }

@@ -1,7 +1,7 @@
 //! Idempotent calls and their answers on SQLite.
 //!
 //! Invariants:
-//! - nothing is stored without a seal key, and SQLite never sees the plain text;
+//! - data is stored only with a seal key, and SQLite never sees the plain text;
 //! - a call that a living process runs is never taken from it;
 //! - calls and bytes are bounded, in total and per caller. A caller over its limits loses its own
 //!   oldest answers. When the total is exceeded, the caller with the most loses its oldest.
@@ -192,8 +192,8 @@ fn look(
         return Ok(Seen::Decided(ClaimOutcome::OtherCall));
     }
     Ok(match stored.state.as_str() {
-        // This process knows the calls that it runs. One that is still listed ended before it freed
-        // its key.
+        // This process knows the calls that it runs. A listed call that does not run any more
+        // failed to free its key.
         "running" if stored.instance != own => Seen::Decided(ClaimOutcome::Running),
         "running" | "lost" if claim.repeatable => {
             remove(connection, stored.id)?;
@@ -364,9 +364,8 @@ pub(super) fn settle(connection: &Connection, dead: &str, most: usize) -> Result
     Ok(found.len())
 }
 
-/// Returns whether the record shows that a call may have run. An open call runs or ran; one without
-/// events did not start. One that has returned ran if its duration was recorded or it was
-/// interrupted.
+/// Whether the record shows that a call may have run. An open call runs or ran; one without events
+/// did not start. A call that has returned ran if its duration was recorded or it was interrupted.
 fn may_have_run(
     connection: &Connection,
     tenant: &str,

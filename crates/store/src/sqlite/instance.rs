@@ -1,5 +1,5 @@
-//! Liveness of processes: every open store holds an operating system lock on a file of its own, and
-//! the lock ends with the process, however it ends.
+//! Liveness of processes: every open store holds an operating system lock on a separate file. The
+//! system releases the lock when the process exits, in any way.
 //!
 //! Invariant: an instance whose file is missing or unlocked is dead. A file is therefore removed
 //! only by the holder of its lock, and a new instance checks that the file it locked is still the
@@ -17,7 +17,7 @@ use toolcrib_core::{store::StoreError, text::io_reason};
 
 use crate::create_directory;
 
-/// Attempts to create a file that is not removed as dead before it is locked.
+/// Attempts to create a file. Another process may remove it as dead before it is locked.
 const ATTEMPTS: usize = 16;
 
 /// Longer than [`alive`] holds the lock of a dead instance.
@@ -119,7 +119,7 @@ impl Dead {
     }
 }
 
-/// Returns the ids of all instances that have a file, alive or dead.
+/// The ids of all instances with a file, alive or dead.
 pub(super) fn present(store: &Path) -> Result<Vec<String>, StoreError> {
     let directory = directory(store);
     let mut ids = Vec::new();
@@ -132,7 +132,7 @@ pub(super) fn present(store: &Path) -> Result<Vec<String>, StoreError> {
     Ok(ids)
 }
 
-/// Returns the ids of all instances whose lock is held.
+/// The ids of all instances whose lock is held.
 pub(super) fn alive(store: &Path) -> Result<Vec<String>, StoreError> {
     let mut alive = Vec::new();
     for id in present(store)? {

@@ -149,8 +149,8 @@ fn insert(connection: &Connection, key: &KeyRecord) -> Result<(), Failure> {
     next_epoch(connection)
 }
 
-/// Returns whether any table with principals contains that of `key`. Principals of tokens have no
-/// key, so the other tables count too.
+/// Whether any table with principals contains that of `key`. Principals of tokens have no key, so
+/// the other tables count too.
 fn knows_principal(connection: &Connection, key: &KeyRecord) -> Result<bool, Failure> {
     const TABLES: [&str; 7] =
         ["keys", "approvals", "runs", "quotas", "once_holders", "credentials", "saved"];
@@ -167,7 +167,7 @@ fn knows_principal(connection: &Connection, key: &KeyRecord) -> Result<bool, Fai
     Ok(false)
 }
 
-/// Returns whether an unrevoked key replaces the key `id`.
+/// Whether an unrevoked key replaces the key `id`.
 fn is_replaced(connection: &Connection, id: &KeyId) -> Result<bool, Failure> {
     let replaced = connection
         .prepare_cached(

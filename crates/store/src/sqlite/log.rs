@@ -157,8 +157,8 @@ impl Record {
         })
     }
 
-    /// Appends the event to its run and to its tenant's log, notes which call or session it opens or
-    /// closes, and returns the position in the whole log.
+    /// Appends the event to its run and to its tenant's log, notes which call or session it opens
+    /// or closes, and returns the position in the whole log.
     pub(super) fn insert(
         &mut self,
         transaction: &mut WriteTransaction<'_>,
@@ -203,7 +203,7 @@ impl Record {
             closes,
         ])?;
         if stored != 1 {
-            return Err(Failure::corrupt("an event that was written is not in the file"));
+            return Err(Failure::corrupt("a written event is not in the file"));
         }
         let position = transaction.last_insert_rowid();
         transaction.log.appended(&self.run, place, position, hash);
@@ -273,7 +273,7 @@ fn select(connection: &Connection, query: &EventQuery) -> Result<Vec<LoggedEvent
     Ok(events)
 }
 
-/// Returns the query. It names the index, because without statistics SQLite guesses, and a wrong
+/// The SQL of the query. It names the index, because without statistics SQLite guesses, and a wrong
 /// guess reads the whole log. Within a run of a tenant, sequences and positions have the same
 /// order. With a tenant, positions are those in its own log (I-9).
 pub(super) fn select_sql(query: &EventQuery) -> String {

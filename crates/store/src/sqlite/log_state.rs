@@ -1,9 +1,9 @@
-//! The end of the log in the memory of the writer thread: what the next event continues.
+//! The end of the log in the memory of the writer thread, where the next event continues.
 //!
 //! Invariants:
 //! - an entry is as the file has it at this place of the transaction. Failed work and a failed
 //!   `COMMIT` restore the state exactly;
-//! - after a change of the file by another connection nothing is believed without reading it again;
+//! - after another connection has changed the file, the state is read again before it is used;
 //! - the memory is bounded: a missing entry is read from the file.
 
 use std::sync::Arc;
@@ -129,12 +129,11 @@ impl LogState {
         }
     }
 
-    /// Returns the id of this open store.
     pub(super) fn instance(&self) -> Arc<str> {
         Arc::clone(&self.instance)
     }
 
-    /// Begins a transaction: forgets what another connection may have changed, and then compares
+    /// Starts a transaction: forgets what another connection may have changed, and then compares
     /// the schema too. Requires that the write lock is held, so that the file cannot change later.
     pub(super) fn begin(
         &mut self,
@@ -174,7 +173,7 @@ impl LogState {
         self.generation += 1;
     }
 
-    /// Returns the ends of the logs in memory.
+    /// The last positions and hashes of the logs in memory.
     pub(super) fn known_heads(&self) -> KnownHeads {
         let heads = self.heads.iter().map(|(tenant, it)| (tenant.clone(), (it.position, it.hash)));
         KnownHeads { generation: self.generation, heads: heads.collect() }
@@ -202,7 +201,7 @@ impl LogState {
         Ok(())
     }
 
-    /// Returns the place of the next event of a run.
+    /// The place of the next event of a run.
     pub(super) fn place(
         &mut self,
         connection: &Connection,
@@ -249,8 +248,8 @@ impl LogState {
         Ok(())
     }
 
-    /// Returns the number of a form of payloads; `None` when the payload is to be stored as its
-    /// text. A form is stored when it occurs again, so one that never does takes no place.
+    /// The number of a form of payloads; `None` when the payload is to be stored as its text. A
+    /// form is stored when it occurs again, so one that never does takes no place.
     pub(super) fn form(
         &mut self,
         connection: &Connection,
@@ -350,18 +349,18 @@ impl LogState {
         position
     }
 
-    /// Returns whether so many events were stored that [`LogState::clear`] is due.
+    /// Whether enough events were stored for a [`LogState::clear`].
     pub(super) fn is_clear_due(&self) -> bool {
         self.appended >= CLEAR_EVERY && self.registration.is_some()
     }
 
-    /// Returns whether this process is in `writers`.
+    /// Whether this process is in `writers`.
     pub(super) fn is_registered(&self) -> bool {
         self.registration.is_some()
     }
 
-    /// Stores the open calls in the table and ends the registration, so that no earlier event has to
-    /// be read to find them.
+    /// Stores the open calls in the table and removes the registration, so that no earlier event
+    /// has to be read to find them.
     pub(super) fn clear(&mut self, connection: &Connection) -> Result<(), Failure> {
         let Some(own) = self.registration else { return Ok(()) };
         open_calls::store(connection, self.open.iter(), &self.instance)?;
@@ -372,7 +371,7 @@ impl LogState {
         Ok(())
     }
 
-    /// Returns the mark to return to with [`LogState::roll_back_to`].
+    /// The mark to return to with [`LogState::roll_back_to`].
     pub(super) fn mark(&self) -> usize {
         self.changes.len()
     }
@@ -392,8 +391,8 @@ impl LogState {
                     own.last = last;
                 }
                 self.appended = self.appended.saturating_sub(1);
-                // An entry that was not in memory is read again; it may have been read from an event
-                // that is undone with this one.
+                // An entry missing in memory is read again; it may come from an event undone with
+                // this one.
                 match head {
                     Some(head) => self.heads.insert(run.0.clone(), head),
                     None => {

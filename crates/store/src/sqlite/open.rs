@@ -112,7 +112,7 @@ fn connect(path: &Path, patience: Duration) -> Result<Connection, Failure> {
 #[derive(Debug, Default)]
 pub(super) struct SchemaCheck {
     /// The number of the last schema that matched this program; SQLite renumbers with every change.
-    /// 0 before the first comparison, which is also the number of a file without a schema.
+    /// 0 before the first comparison, and for a file without a schema.
     compared: AtomicI64,
 }
 
@@ -155,7 +155,7 @@ fn check_schema(connection: &Connection) -> Result<(), Failure> {
         (None, None) => return Ok(()),
     };
     Err(Failure::corrupt(format!(
-        "its schema was changed: the {} {:?} {what}; nothing is stored until the schema is restored",
+        "its schema was changed: the {} {:?} {what}; events are refused until the schema is restored",
         object.kind, object.name
     )))
 }
@@ -169,7 +169,7 @@ struct Object {
     sql: Option<String>,
 }
 
-/// Returns everything in the schema except SQLite's internal objects, by name.
+/// Reads everything in the schema except SQLite's internal objects, by name.
 fn objects(connection: &Connection) -> Result<Vec<Object>, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT type, name, tbl_name, sql FROM sqlite_schema \
@@ -244,7 +244,7 @@ fn migrate(connection: &mut Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the schema version of the file, if this program knows it.
+/// Reads the schema version of the file, if this program knows it.
 fn known_version(connection: &Connection) -> Result<usize, Failure> {
     let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     match usize::try_from(found) {

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - an open call is in the table `open_calls`, or it can be derived from the events: a process with
 //!   a row in `writers` wrote its `agent.toolCalled` after `clear_to`, and no later event closes it;
-//! - both change in the transaction that stores the event, so `kill -9` at any moment loses none.
+//! - both change in the transaction that stores the event, so `kill -9` at any moment does not lose
+//!   an open call.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -61,17 +62,17 @@ impl OpenCalls {
         same.insert(place, call);
     }
 
-    /// Removes the call that was opened at `position`.
+    /// Removes the call opened at `position`.
     pub(super) fn remove(&mut self, call: &CallId, position: i64) {
         self.take(call.as_str(), |it| it.position == position);
     }
 
-    /// Removes and returns the call `name` that the event `cause` opened.
+    /// Removes the call `name` that the event `cause` opened.
     pub(super) fn take_caused(&mut self, name: CallName<'_>, cause: &str) -> Option<OpenCall> {
         self.take(name.call, |it| name.is(&it.opening) && it.opening.event.as_str() == cause)
     }
 
-    /// Removes and returns the oldest call `name`.
+    /// Removes the oldest call `name`.
     pub(super) fn take_oldest(&mut self, name: CallName<'_>) -> Option<OpenCall> {
         self.take(name.call, |it| name.is(&it.opening))
     }
@@ -120,7 +121,7 @@ impl CallName<'_> {
     }
 }
 
-/// Returns the open calls that the writer `number` opened after position `clear_to`, oldest first.
+/// Reads the open calls that the writer `number` opened after position `clear_to`, oldest first.
 pub(super) fn derive(
     connection: &Connection,
     number: i64,
@@ -212,7 +213,7 @@ pub(super) fn settle(connection: &Connection, instance: &str) -> Result<(), Fail
     Ok(())
 }
 
-/// Returns the lowest position in the log of `tenant` that an open call needs.
+/// The lowest position in the log of `tenant` that an open call needs.
 pub(super) fn first_of(connection: &Connection, tenant: &str) -> Result<Option<i64>, Failure> {
     let sql = "SELECT min(position) FROM open_calls WHERE tenant = ?1";
     let mut first: Option<i64> =
@@ -228,7 +229,7 @@ pub(super) fn first_of(connection: &Connection, tenant: &str) -> Result<Option<i
     Ok(place.optional()?)
 }
 
-/// Returns number, instance and `clear_to` of every writer.
+/// Reads number, instance and `clear_to` of every writer.
 fn writers(connection: &Connection) -> Result<Vec<(i64, String, i64)>, Failure> {
     let sql = "SELECT number, instance, clear_to FROM writers";
     all(connection, sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
@@ -254,7 +255,7 @@ pub(super) fn remove_oldest(connection: &Connection, name: CallName<'_>) -> Resu
     Ok(execute(connection, sql, [name.tenant, name.run, name.call])? > 0)
 }
 
-/// Returns the derived open calls `name` of every writer except `own`, oldest first.
+/// Reads the derived open calls `name` of every writer except `own`, oldest first.
 pub(super) fn of_other_writers(
     connection: &Connection,
     name: CallName<'_>,

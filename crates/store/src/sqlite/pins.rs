@@ -196,7 +196,7 @@ fn approve(
     Ok(())
 }
 
-/// Returns the digests of one tool, inside a transaction.
+/// Reads the digests of one tool, inside a transaction.
 fn digests(connection: &Connection, source: &SourceId, tool: &str) -> Result<PinDigests, Failure> {
     let sql = "SELECT approved_digest, seen_digest, change_count FROM pins \
                  WHERE source = ?1 AND tool = ?2";

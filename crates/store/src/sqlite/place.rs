@@ -1,5 +1,5 @@
-//! Detects that the open files are no longer the files at their paths. SQLite would continue to write
-//! into a removed or replaced file, where the data is lost.
+//! Detects open files that are not the files at their paths any more. SQLite would continue to
+//! write into a removed or replaced file, where the data is lost.
 
 use std::{
     ffi::OsString,
@@ -25,7 +25,7 @@ struct OpenFile {
 struct Problems {
     gone: &'static str,
     replaced: &'static str,
-    /// What an empty file is called; the other two may be empty.
+    /// The problem of an empty file; the other two files may be empty.
     emptied: Option<&'static str>,
 }
 
@@ -48,8 +48,9 @@ const PROBLEMS: [Problems; 3] = [
 ];
 
 impl Place {
-    /// Records the files that are at `path` now. Requires a connection that has read, which creates
-    /// the other two; they stay until the last connection of all processes is closed.
+    /// Records the files that are at `path` now. Requires a connection that has read, because the
+    /// first read creates the other two; they stay until the last connection of all processes is
+    /// closed.
     pub(super) fn new(path: &Path) -> Result<Self, StoreError> {
         let beside = |suffix: &str| {
             let mut name = OsString::from(path);
@@ -60,20 +61,19 @@ impl Place {
         Ok(Self([OpenFile::find(store)?, OpenFile::find(log)?, OpenFile::find(index)?]))
     }
 
-    /// Returns the path of the store.
     pub(super) fn path(&self) -> &Path {
         let Self([store, ..]) = self;
         &store.path
     }
 
-    /// Returns the size of the store and of its write-ahead log.
+    /// The size of the store and of its write-ahead log.
     pub(super) fn size(&self) -> u64 {
         let Self([store, log, _]) = self;
         let size = |file: &OpenFile| fs::metadata(&file.path).map_or(0, |found| found.len());
         size(store) + size(log)
     }
 
-    /// Returns the problem of the files; `None` when they are unchanged.
+    /// The problem of the files; `None` when they are unchanged.
     pub(super) fn displaced(&self) -> Option<&'static str> {
         let Self(files) = self;
         files.iter().zip(&PROBLEMS).find_map(|(file, problems)| match fs::metadata(&file.path) {

@@ -271,7 +271,7 @@ impl RecordStore for SqliteStore {
     }
 }
 
-/// Returns the last position of the whole log. Its event is never pruned.
+/// The last position of the whole log. Its event is never pruned.
 fn last_position(connection: &Connection) -> Result<u64, Failure> {
     let mut statement = connection.prepare_cached("SELECT max(position) FROM events")?;
     let last: Option<i64> = statement.query_row([], |row| row.get(0))?;

@@ -109,7 +109,7 @@ fn close_calls(
     close(transaction, sql, instance, now, |row, forms| {
         let (call, agent) = (parse(row.get(3)?, unreadable)?, parse(row.get(4)?, unreadable)?);
         let tool: String = row.get(5)?;
-        let message = "the process that ran this call ended before the call did";
+        let message = "the process that ran this call exited before the call completed";
         Ok(EventBody::ToolReturned(ToolReturned {
             error: Some(EventError::new("interrupted", message)),
             principal: caller(&forms.payload(row, 6)?),
@@ -165,7 +165,7 @@ fn close(
     Ok(records.len())
 }
 
-/// Returns the principal in `payload`, the event that opened a call. A damaged payload has none,
+/// The principal in `payload`, the event that opened a call. A damaged payload has no principal,
 /// and must not keep the call open.
 fn caller(payload: &str) -> Option<PrincipalId> {
     #[derive(Deserialize)]

@@ -17,7 +17,7 @@ pub(super) fn parse<T: TryFrom<String>>(
     T::try_from(text).map_err(|_| unreadable())
 }
 
-/// Returns the time in a column that may be null.
+/// Reads the time in a column that may be null.
 pub(super) fn moment(
     row: &Row<'_>,
     column: usize,
@@ -27,12 +27,12 @@ pub(super) fn moment(
     text.map(|text| time(&text).ok_or_else(unreadable)).transpose()
 }
 
-/// Returns a stored number that is never negative.
+/// Converts a stored number that is never negative.
 pub(super) fn whole(number: i64) -> Result<u64, Failure> {
     u64::try_from(number).map_err(|_| Failure::corrupt("a negative number"))
 }
 
-/// Runs a statement that returns no rows, and returns the number of rows that it changed.
+/// Runs a statement without result rows, and returns the number of rows that it changed.
 pub(super) fn execute(
     connection: &Connection,
     sql: &str,
@@ -41,7 +41,7 @@ pub(super) fn execute(
     Ok(connection.prepare_cached(sql)?.execute(params)?)
 }
 
-/// Returns the first row of a query, converted by `convert`.
+/// Runs a query and converts its first row with `convert`.
 pub(super) fn first<T, E>(
     connection: &Connection,
     sql: &str,
@@ -56,7 +56,7 @@ where
     Ok(statement.query_and_then(params, convert)?.next().transpose()?)
 }
 
-/// Returns all rows of a query, converted by `convert`.
+/// Runs a query and converts all its rows with `convert`.
 pub(super) fn all<T>(
     connection: &Connection,
     sql: &str,

@@ -1,6 +1,6 @@
 //! Runs of workflows on SQLite.
 //!
-//! Invariant: the data of a run is sealed where there is a key, and deleted when the run ends.
+//! Invariant: the data of a run is sealed where there is a key, and deleted when the run completes.
 
 use async_trait::async_trait;
 use rusqlite::{Connection, Row, params};

@@ -25,7 +25,7 @@ pub(super) async fn reseal(store: &SqliteStore) -> Result<usize, StoreError> {
     let mut resealed = 0;
     for (item, old) in rows {
         let Some(new) = saved::reseal(keys, &item, &old)? else { continue };
-        // An item that was saved again meanwhile is sealed already.
+        // An item saved again meanwhile is sealed already.
         let changed = store.on_writer(move |connection| {
             let sql = "UPDATE saved SET content = ?3 WHERE id = ?1 AND content = ?2";
             execute(connection, sql, params![item.id.as_str(), old, new])

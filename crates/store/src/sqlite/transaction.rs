@@ -41,7 +41,7 @@ impl<'a> WriteTransaction<'a> {
     /// Runs `work`, and undoes it alone when it fails.
     ///
     /// # Errors
-    /// The outer failure ends the whole transaction; the inner one is that of the work.
+    /// The outer failure aborts the whole transaction; the inner one is the failure of the work.
     pub(super) fn attempt<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, Failure>,
@@ -61,12 +61,12 @@ impl<'a> WriteTransaction<'a> {
         Ok(outcome)
     }
 
-    /// Returns whether SQLite has ended the transaction by itself.
+    /// Whether SQLite has closed the transaction by itself.
     pub(super) fn is_over(&self) -> bool {
         self.connection.is_autocommit()
     }
 
-    /// Returns the statement `sql`, which appends an event, prepared once per transaction.
+    /// The statement `sql`, which appends an event, prepared once per transaction.
     pub(super) fn append(&mut self, sql: &str) -> Result<&mut CachedStatement<'a>, Failure> {
         match &mut self.append {
             Some(statement) => Ok(statement),
@@ -74,12 +74,12 @@ impl<'a> WriteTransaction<'a> {
         }
     }
 
-    /// Returns the place of the next event of a run.
+    /// The place of the next event of a run.
     pub(super) fn place(&mut self, run: &RunKey) -> Result<Place, Failure> {
         self.log.place(self.connection, run)
     }
 
-    /// Returns the number of a form of payloads; see [`LogState::form`].
+    /// The number of a form of payloads; see [`LogState::form`].
     pub(super) fn form(&mut self, text: &str) -> Result<Option<i64>, Failure> {
         self.log.form(self.connection, text)
     }

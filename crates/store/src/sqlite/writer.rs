@@ -3,9 +3,9 @@
 //! Invariants:
 //! - success is reported only after the `COMMIT` of the work has returned, and in strict mode was
 //!   synced to disk, and only while the files at their paths are those that were written;
-//! - failed work leaves nothing behind and does not fail the other work of its transaction;
+//! - failed work has no effect and does not fail the other work of its transaction;
 //! - a caller that stops waiting does not undo its accepted work;
-//! - nothing is stored while the schema of the file differs from that of this program (I-18).
+//! - no work is stored while the schema of the file differs from that of this program (I-18).
 
 use std::{
     path::Path,
@@ -59,7 +59,7 @@ pub(super) struct Writer {
     room: Arc<Semaphore>,
     commits: Arc<AtomicU64>,
     observer: Arc<OnceLock<CommitObserver>>,
-    /// Closed when the thread has ended.
+    /// Closed when the thread has stopped.
     ended: watch::Receiver<()>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -88,7 +88,7 @@ struct Work<F, T> {
 // === impl Writer ===
 
 impl Writer {
-    /// Starts the thread. `instance` marks this process as alive and ends with the thread. `copying`
+    /// Starts the thread. `instance` marks this process as alive until the thread stops. `copying`
     /// is a second connection, see [`Copier`].
     pub(super) fn start(
         connection: Connection,
@@ -142,7 +142,6 @@ impl Writer {
         answer.await.unwrap_or_else(|_| Err(ended_early()))
     }
 
-    /// Returns the number of committed transactions.
     pub(super) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
@@ -152,7 +151,7 @@ impl Writer {
         self.observer.get_or_init(|| observer);
     }
 
-    /// Returns the number of requests that wait or are being stored.
+    /// The number of requests that wait or are being stored.
     pub(super) fn waiting(&self) -> u64 {
         MAX_WAITING.saturating_sub(self.room.available_permits()) as u64
     }
@@ -163,7 +162,7 @@ impl Writer {
         self.queue.close();
     }
 
-    /// Waits until the thread has stored everything and ended.
+    /// Waits until the thread has stored everything and stopped.
     pub(super) async fn ended(&self) {
         let mut ended = self.ended.clone();
         // The sender never sends; it is dropped with the thread.
@@ -179,19 +178,19 @@ impl Writer {
     }
 }
 
-/// Returns the error for everything that comes after [`Writer::stop`].
+/// The error of every operation after [`Writer::stop`].
 pub(super) fn closed() -> StoreError {
     StoreError::Unavailable("it has been closed".to_owned())
 }
 
-/// Returns the error of work that may be in no file.
+/// The error of work that may be in no file.
 fn displaced_error(displaced: &str) -> Failure {
     StoreError::Unavailable(format!("{displaced}; stop the server and look into it")).into()
 }
 
 fn ended_early() -> StoreError {
     StoreError::Unavailable(
-        "its writer thread ended unexpectedly; restart the process and check its log".to_owned(),
+        "its writer thread stopped unexpectedly; restart the process and check its log".to_owned(),
     )
 }
 
@@ -209,13 +208,13 @@ where
         let Self { value, reply, .. } = *self;
         let answer = outcome.and_then(|()| value.ok_or_else(ended_early));
         if reply.send(answer).is_err() {
-            tracing::debug!("the caller of a write no longer waits for it");
+            tracing::debug!("the caller of a write has stopped waiting for it");
         }
     }
 }
 
-/// Runs when the thread ends, for any reason: no caller waits forever, and this process no longer
-/// counts as alive.
+/// Runs when the thread stops, for any reason: no caller waits forever, and this process does not
+/// count as alive any more.
 struct Ending {
     queue: Arc<Queue<Queued>>,
     instance: Option<Instance>,
@@ -362,7 +361,7 @@ impl Engine {
         match run_all(&mut transaction, batch, savepoints) {
             Ok(outcomes) => {
                 transaction.commit().map_err(BatchError::Transaction)?;
-                // Data in a removed file ends with this process.
+                // Data in a removed file is lost when this process exits.
                 if let Some(displaced) = self.place.displaced() {
                     return Err(BatchError::Transaction(displaced_error(displaced)));
                 }
@@ -382,7 +381,7 @@ impl Engine {
         }
     }
 
-    /// Returns the pages in the write-ahead log that the file does not contain yet.
+    /// Counts the pages of the write-ahead log that the file does not contain yet.
     fn wal_pages(&self) -> i64 {
         let pages = self.connection.prepare_cached("PRAGMA wal_checkpoint(NOOP)").and_then(
             |mut statement| {
@@ -392,8 +391,8 @@ impl Engine {
         pages.unwrap_or(0)
     }
 
-    /// Copies what the write-ahead log still has. The next transaction begins it anew, if no reader
-    /// needs it.
+    /// Copies the rest of the write-ahead log. The next transaction restarts the log, unless a
+    /// reader still needs it.
     fn copy(&self) {
         copy(&self.connection, self.place.path(), "PRAGMA wal_checkpoint(PASSIVE)");
     }

@@ -91,7 +91,7 @@ pub(super) fn request(kind: &CredentialKind, material: &Material) -> Result<Outg
     Ok(request)
 }
 
-/// The token endpoint. It receives secrets, so it requires TLS or a loopback address.
+/// Returns the token endpoint. It receives secrets, so it requires TLS or a loopback address.
 fn endpoint(oauth2: &OAuth2) -> Result<Url, TokenDenial> {
     let unusable = TokenDenial::Permanent("its token endpoint is not an https URL");
     let Ok(url) = Url::parse(&oauth2.token_url) else { return Err(unusable) };

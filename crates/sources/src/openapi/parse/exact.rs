@@ -40,7 +40,7 @@ pub(super) fn is_needed(text: &str) -> bool {
     })
 }
 
-/// A number in JSON's form; `None` for the other forms of YAML, such as `.5` and `.inf`.
+/// Returns a number in JSON's form; `None` for the other forms of YAML, such as `.5` and `.inf`.
 fn json_number(text: &str) -> Option<(&str, Number)> {
     let text = text.strip_prefix('+').unwrap_or(text);
     Some((text, text.parse().ok()?))

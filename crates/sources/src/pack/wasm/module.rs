@@ -234,7 +234,7 @@ async fn hand_over(caller: &mut Caller<'_, State>, bytes: &[u8]) -> wasmtime::Re
     Ok(((len as u64) << 32 | u64::from(at as u32)) as i64)
 }
 
-/// The bytes at a pointer and length of the code, if they are in its `memory`.
+/// Returns the bytes at a pointer and length of the code, if they are in its `memory`.
 fn range(memory: &[u8], at: i32, len: i32) -> Option<&[u8]> {
     memory.get(at as u32 as usize..)?.get(..len as u32 as usize)
 }
