@@ -402,7 +402,7 @@ impl Answer {
                 }
             }
         };
-        // Text is evidently not coded, whatever the header says.
+        // Valid text is not compressed, even if the header declares a coding.
         let is_text = || std::str::from_utf8(&bytes).is_ok();
         let flaw = flaw.filter(|flaw| *flaw != Flaw::UnknownCoding || !is_text());
         Ok(Body { bytes, flaw })

@@ -3,9 +3,9 @@
 //! The protocol code is our own: an existing typed client would drop fields it does not know,
 //! reorder progress and give up a whole list for one bad tool. The wire format is in
 //! `toolcrib_mcp`. From there upwards: `peer` routes messages; `stdio` and `http` are the two
-//! transports of a `wire`; `negotiation` finds the `era`; `connection` is the interface for the rest;
-//! `discover` and `result` read the answers; `watch` follows changed lists; `remainder` counts the
-//! parts that are not offered; `supervise` keeps it all running.
+//! transports of a `wire`; `negotiation` finds the `era`; `connection` is the interface for the
+//! rest; `discover` and `result` read the answers; `watch` follows changed lists; `remainder`
+//! counts the parts that are not offered; `supervise` keeps it all running.
 
 mod call;
 mod connection;
@@ -32,7 +32,7 @@ pub(crate) use self::{
     supervise::{Listing, Target},
 };
 
-/// Reads `frame` in every way in which an upstream's bytes are read.
+/// Parses `frame` with every parser for an upstream's bytes.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz(frame: &[u8]) {
     use serde_json::value::RawValue;

@@ -76,8 +76,8 @@ pub(crate) struct Table {
     pub(crate) order: &'static str,
 }
 
-/// Everything but the events, and what follows from them. Locks, leases, duties and the buckets of
-/// rate limits belong to running servers.
+/// All tables except the events and the data derived from them. Locks, leases, duties and the
+/// buckets of rate limits belong to running servers.
 pub(crate) const TABLES: &[Table] = {
     use Kind::{Bytes, Flag, Millis, Number, Optional, Order, Text, Time};
     &[
@@ -342,8 +342,8 @@ pub(crate) trait Engine: Send + Sync {
     /// Inserts events with their positions and hashes.
     async fn insert_events(&self, events: Vec<StoredEvent>) -> Result<(), StoreError>;
 
-    /// Stores the single values and everything that follows from the events. `last` is the last position
-    /// of the whole log. Only this engine can read them.
+    /// Stores the single values and everything that follows from the events. `last` is the last
+    /// position of the whole log. Only this engine can read them.
     async fn finish(&self, single: Single, last: u64) -> Result<(), StoreError>;
 
     /// Puts everything stored since [`begin`](Self::begin) into effect.
@@ -359,12 +359,12 @@ pub struct Place {
     pub options: Options,
 }
 
-/// Copies everything of the store at `from` into the empty store at `to`, and compares both. `report`
-/// hears how far it is. No server may use either of them.
+/// Copies everything of the store at `from` into the empty store at `to`, and compares both.
+/// `report` receives the progress. No server may use either of them.
 ///
 /// # Errors
-/// [`StoreError::Conflict`] when a server uses one of the stores, or `to` is not empty; as the engines
-/// in any other case. Then `to` is as it was.
+/// [`StoreError::Conflict`] when a server uses one of the stores, or `to` is not empty; other
+/// errors as in the engines. After an error, `to` is unchanged.
 pub async fn copy(
     from: Place,
     to: Place,

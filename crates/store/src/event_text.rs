@@ -1,5 +1,5 @@
-//! The texts of a stored event, and the event that they are read as. The hash of an event covers its
-//! texts, so every engine uses the same ones.
+//! Converts between events and their stored texts. The hash of an event covers its texts, so every
+//! engine uses the same ones.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use toolcrib_core::{

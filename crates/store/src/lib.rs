@@ -52,7 +52,8 @@ pub use self::{
     witness::WitnessFile,
 };
 
-/// The locks and threads that [`queue`] uses. The model-checked test compiles the same file against `shuttle`.
+/// The locks and threads that [`queue`] uses. The model-checked test compiles the same file against
+/// `shuttle`.
 mod sync {
     pub(crate) use std::{
         sync::{Condvar, Mutex, PoisonError},

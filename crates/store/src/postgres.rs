@@ -5,8 +5,8 @@
 //!   of a transaction, from a row that stays locked until its end (`postgres/append.rs`);
 //! - every operation completes within 15 s, also while the database does not answer
 //!   (`postgres/failure.rs`);
-//! - [`Storage::recover`] closes the calls of a process whose lease has expired, by the clock of the
-//!   database, and never those of another (`postgres/instance.rs`).
+//! - [`Storage::recover`] closes the calls of a process whose lease has expired, by the clock of
+//!   the database, and never those of another (`postgres/instance.rs`).
 //!
 //! Locks are taken in one order: `approval_state` or the row `recovery`, then tenants by name, then
 //! the position of the log.

@@ -65,9 +65,9 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Waits for items and takes up to `max` of them. With `patience`, gives up after that long. Several
-    /// items show that there are several producers; those that are ready to run then get the processor
-    /// first, as long as they add items. A single producer never waits for that.
+    /// Waits for items and takes up to `max` of them. With `patience`, gives up after that long.
+    /// Several items show that there are several producers; those that are ready to run then get
+    /// the processor first, as long as they add items. A single producer never waits for that.
     pub(crate) fn take(&self, max: usize, patience: Option<Duration>) -> Taken<T> {
         let (mut gathered, mut yields) = (0, 0);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

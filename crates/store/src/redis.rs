@@ -1,7 +1,7 @@
 //! Buckets of rate limits in Valkey or Redis, by the clock of its server.
 //!
-//! One script decides about a call, so that servers which decide at once cannot both take the last one.
-//! The keys of a principal have one hash tag, so that a cluster keeps them on one node.
+//! One script decides about each call, so that two servers cannot both take the last one. The keys
+//! of a principal have one hash tag, so that a cluster keeps them on one node.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -56,8 +56,8 @@ pub struct RedisLimiter {
 // === impl RedisLimiter ===
 
 impl RedisLimiter {
-    /// Uses the server at `url` (`redis://HOST:PORT`, with TLS `rediss://HOST:PORT`). Connects later,
-    /// and again after an outage. Requires a Tokio runtime.
+    /// Uses the server at `url` (`redis://HOST:PORT`, with TLS `rediss://HOST:PORT`). Connects
+    /// later, and again after an outage. Requires a Tokio runtime.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] for an invalid URL.

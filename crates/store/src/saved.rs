@@ -1,4 +1,5 @@
-//! The parts of saved views and calls that are the same in all engines: the limits, and sealed content.
+//! The parts of saved views and calls that are the same in all engines: the limits, and sealed
+//! content.
 
 use toolcrib_core::store::{
     MAX_SAVED, MAX_SAVED_BY_ONE, SavedFilter, SavedInsertion, SavedItem, SavedKind, StoreError,

@@ -1,5 +1,5 @@
-//! The places that sealed texts are bound to (their associated data). Every engine uses the same ones,
-//! so that a copied store opens with the same keys.
+//! The places that sealed texts are bound to (their associated data). Every engine uses the same
+//! ones, so that a copied store opens with the same keys.
 
 use toolcrib_core::{
     id::{ApprovalId, CallId, TenantId},

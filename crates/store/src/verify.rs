@@ -4,7 +4,8 @@
 //! Invariants:
 //! - a finding names the first event that differs from the written one, if there is one (I-71,
 //!   I-72);
-//! - after a finding the check continues from the stored state, so that each break is reported once;
+//! - after a finding the check continues from the stored state, so that each break is reported
+//!   once;
 //! - memory grows with checkpoints and tenants, never with events.
 
 use std::{
@@ -160,8 +161,8 @@ pub enum Verdict {
     Verified,
     /// Something differs from the written record.
     Changed,
-    /// The record matches its checkpoints. The witness of the server, which would show that the last
-    /// checkpoints were removed, does not exist.
+    /// The record matches its checkpoints. The witness of the server, which would show that the
+    /// last checkpoints were removed, does not exist.
     NoWitness,
     /// The signed part is as written. Later events are older than the checkpoint interval and not
     /// signed.
@@ -222,7 +223,7 @@ impl Origin {
     fn suffix(self) -> &'static str {
         match self {
             Self::Store => "",
-            Self::Anchor => " that was kept elsewhere",
+            Self::Anchor => " kept elsewhere",
             Self::Witness => " that the witness names",
         }
     }
@@ -342,7 +343,7 @@ impl Verifier {
         self.report.anchors += 1;
         let tenant = checkpoint.tenant.as_str();
         if !sign::is_signed(checkpoint) {
-            let message = "the signature of a checkpoint that was kept elsewhere is invalid";
+            let message = "the signature of a checkpoint kept elsewhere is invalid";
             return self.find(FindingCode::Anchor, tenant, checkpoint.position, message.to_owned());
         }
         let trusted = self.trusted.contains(&checkpoint.public_key);
@@ -350,7 +351,7 @@ impl Verifier {
             self.unknown_key(&checkpoint.public_key);
         } else if !trusted {
             let message = format!(
-                "a checkpoint that was kept elsewhere is signed with the key {}, which is not \
+                "a checkpoint kept elsewhere is signed with the key {}, which is not \
                  trusted; if it is yours, name its public key with --public-key",
                 key_id(&checkpoint.public_key)
             );
@@ -530,7 +531,7 @@ impl Verifier {
                 (chain.statements.first().filter(|_| ahead.is_some()), open_end)
             {
                 let message = format!(
-                    "the log ends at position {last}, but checkpoint {}{} covers it up to \
+                    "the log stops at position {last}, but checkpoint {}{} covers it up to \
                      position {}",
                     statement.number,
                     statement.by.suffix(),

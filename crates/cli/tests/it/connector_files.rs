@@ -92,7 +92,7 @@ const PROBLEMS: &[&str] = &[
     "HEAD /outside is left out: the $ref `/etc/hosts.json` is not read: it is outside the folder \
      of the document",
     "TRACE /outside is left out: the $ref `http://127.0.0.1:9/a.json` is not read: its host is not \
-     in the source's `allow`; add it there if it is meant",
+     in the source's `allow`; add it there if this is intended",
 ];
 
 /// Writes the files into the folder `api` of `dir`.

@@ -26,13 +26,13 @@ pub(super) struct Content {
 /// A problem of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Flaw {
-    /// It is passed on as it came.
+    /// The body is passed on unchanged.
     #[error("it is declared as gzip, but is not compressed")]
     NotCompressed,
     /// The rest is missing.
     #[error("its compression (gzip) is damaged or cut off, so the rest is missing")]
     Damaged,
-    /// It is passed on as it came.
+    /// The body is passed on unchanged.
     #[error("its content coding is not gzip, which alone was accepted, so it is not decoded")]
     UnknownCoding,
     /// The rest is missing.

@@ -46,7 +46,7 @@ pub(crate) enum Trust {
 /// The destination must not be reached. The error contains no address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the destination is not a public address; if it is meant, list its host or network in the \
+    "the destination is not a public address; if this is intended, list its host or network in the \
      source's `allow`"
 )]
 pub(crate) struct GuardRefusal;

@@ -15,8 +15,8 @@ use crate::credential::SendableCredential;
 /// Largest number of redirects that one request follows.
 pub(crate) const MAX_HOPS: usize = 5;
 
-/// Headers set by the connection, and headers that authenticate a request. Neither arguments nor the
-/// code of a pack can set them.
+/// Headers set by the connection, and headers that authenticate a request. Neither arguments nor
+/// the code of a pack can set them.
 pub(crate) const CONNECTION_HEADERS: [&str; 10] = [
     "authorization",
     "connection",

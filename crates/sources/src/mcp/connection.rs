@@ -1,4 +1,4 @@
-//! One negotiated connection, whatever carries it.
+//! One negotiated connection over any transport.
 
 use std::{
     fmt,
@@ -128,7 +128,7 @@ impl Connection {
         self.list(method::LIST_TOOLS, cursor, false).await
     }
 
-    /// Requests one page of a list that the connection can do without.
+    /// Requests one page of an optional list.
     pub(crate) async fn list_optional(
         &self,
         method: &'static str,

@@ -26,7 +26,7 @@ use crate::{
 
 /// Reports kept; further ones are counted.
 const MAX_PROBLEMS: usize = 100;
-/// Longer names are no names.
+/// Longest valid name.
 const MAX_NAME: usize = 512;
 const HINTS: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
 

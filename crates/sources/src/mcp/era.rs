@@ -16,7 +16,8 @@ pub(crate) enum Era {
     Legacy(String),
 }
 
-/// The `_meta` of a request. It is serialised without a map in between: every call has one.
+/// The `_meta` of a request. It is serialized without an intermediate map, because every call has
+/// one.
 pub(crate) struct Meta<'a> {
     caller: &'a Map<String, Value>,
     token: Option<u64>,

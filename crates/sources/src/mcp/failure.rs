@@ -14,9 +14,9 @@ pub(crate) enum Failure {
     Upstream(UpstreamError),
     /// The upstream does not know the session; it did not read the request.
     SessionExpired,
-    /// HTTP 401 or 403, for all requests but calls of tools.
+    /// HTTP 401 or 403, for all requests except tool calls.
     Credentials(StatusCode),
-    /// Another unsuccessful status; for calls of tools any.
+    /// Another unsuccessful status; for tool calls, any unsuccessful status.
     Refused(Refusal),
     /// An invalid answer.
     Malformed(Malformed),

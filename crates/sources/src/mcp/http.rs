@@ -354,7 +354,7 @@ impl Http {
                      address is right, set `url` to it"
                 )
             }
-            None => format!("HTTP status {status}: it redirects to no address"),
+            None => format!("HTTP status {status}: it redirects without an address"),
         })
     }
 
@@ -416,7 +416,8 @@ impl Http {
         read_malformed(&text, &problem)
     }
 
-    /// Reads an answer with an unsuccessful status: a message of JSON-RPC, or the words of the service.
+    /// Reads an answer with an unsuccessful status: a message of JSON-RPC, or the text of the
+    /// service.
     async fn read_refusal(
         self: &Arc<Self>,
         answer: Answer,
@@ -427,7 +428,7 @@ impl Http {
         let body = answer.beginning(self.max_message_bytes).await;
         let without_id = || {
             let incoming: Incoming<'_> = serde_json::from_slice(&body).ok()?;
-            // Many services have another `error` in their JSON.
+            // Many services use `error` with another meaning in their JSON.
             Some(Ok(Reply::Error(serde_json::from_str(incoming.error?.get()).ok()?)))
         };
         let said = match self.accept(&body, waiter).or_else(without_id) {

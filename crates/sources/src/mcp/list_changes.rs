@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// Counts and announces them.
+/// Counts the changes, and notifies the waiting task.
 #[derive(Debug, Default)]
 pub(crate) struct ListChanges {
     news: Notify,

@@ -123,7 +123,7 @@ impl Peer {
         }
         // The handshake era allowed several messages in one array.
         if let Ok(batch) = serde_json::from_str::<Vec<Incoming<'_>>>(&text) {
-            // All of them are routed, whatever the first one is.
+            // All of them are routed, even if the first is not a message.
             let routed = batch.iter().filter(|incoming| self.route(incoming, problem, reply));
             return routed.count() > 0;
         }
@@ -141,7 +141,7 @@ impl Peer {
             (None, Some(method::TOOLS_CHANGED)) => self.list_changed.announce(),
             (None, Some(method::ACKNOWLEDGED)) => self.acknowledge(),
             (None, Some(_)) => {}
-            // Repeated in the answer, which may have to wait.
+            // The queued answer repeats the id, so its length is limited.
             (Some(id), Some(method)) if id.get().len() <= MAX_ID => {
                 reply(encode_answer(id, method));
             }
@@ -205,7 +205,7 @@ impl Peer {
     pub(crate) fn settle(&self, id: u64, answer: Result<Reply, Failure>) {
         let waiting = self.table.lock().waiting.remove(&id);
         if let Some(waiting) = waiting {
-            // The receiver is gone only when its `ReplyHandle` is, which then also has no more interest.
+            // The receiver is dropped only with its `ReplyHandle`; then the answer is not needed.
             drop(waiting.answer.send(answer));
         }
     }

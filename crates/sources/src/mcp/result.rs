@@ -2,8 +2,8 @@
 //!
 //! Invariant: a well-formed block is passed on as the upstream wrote it; any other is replaced by a
 //! text that says so. Whatever is dropped is noted.
-//! Invariant: a success stays a success, even if its content or the answer around it is malformed. An
-//! agent repeats a failed call, and the tool would run twice.
+//! Invariant: a success stays a success, even if its content or the answer around it is malformed.
+//! An agent repeats a failed call, and the tool would run twice.
 
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
@@ -85,9 +85,9 @@ impl ReplyContext<'_> {
         self.unread(&format!("{problem}; this is its text"), text)
     }
 
-    /// A JSON-RPC error becomes a result of the tool: a model can correct its arguments from the text.
-    /// Exceptions are errors about this client's messages, which no argument can correct, and errors
-    /// about the caller's capabilities and answers.
+    /// A JSON-RPC error becomes a result of the tool: a model can correct its arguments from the
+    /// text. Exceptions are errors about this client's messages, which no argument can correct, and
+    /// errors about the caller's capabilities and answers.
     fn refused(self, error: &RpcError) -> Result<Outcome, UpstreamError> {
         if matches!(error.code, code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION) {
             let message = tidy(&error.message, 200);
@@ -161,7 +161,7 @@ impl ReplyContext<'_> {
             }
             Some(_) => return unusable("answered with an unknown kind of result"),
         }
-        // A server of the handshake era that writes `null` for every absent member means absent.
+        // Some servers of the handshake era write `null` for absent members.
         let present = |value: &&RawValue| self.modern || value.get() != "null";
         let structured = result.structured_content.filter(present);
         if result.content.is_none() && structured.is_none() {
@@ -170,7 +170,7 @@ impl ReplyContext<'_> {
         let is_error = match result.is_error {
             None | Some(Value::Null) => false,
             Some(Value::Bool(is_error)) => is_error,
-            // A failure is said, not guessed.
+            // A failure must be explicit.
             Some(Value::String(text)) => text == "true",
             Some(_) => false,
         };
@@ -230,7 +230,7 @@ impl ReplyContext<'_> {
                         "content block {number} is not valid JSON; this is its text: {block}"
                     )),
                     Some(BadBlock::Unknown(problem)) => note(&format!(
-                        "content block {number} is not one of MCP ({problem}); this is its text: {block}"
+                        "content block {number} is not valid in MCP ({problem}); this is its text: {block}"
                     )),
                 });
                 let kept: Vec<_> = kept.chain(notes).collect();
@@ -294,7 +294,7 @@ fn check_part(block: Part<'_>) -> Result<(), String> {
     let kind = match &block.kind {
         Some(Part::Text(kind)) => &**kind,
         Some(_) => return Err("its type is not a string".to_owned()),
-        None => return Err("it has no type".to_owned()),
+        None => return Err("its type is missing".to_owned()),
     };
     let strings: &[&str] = match kind {
         "text" => &["text"],

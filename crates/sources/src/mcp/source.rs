@@ -1,7 +1,7 @@
 //! An MCP server as a [`Source`].
 //!
-//! Invariant: a call waits for the first attempt to connect after the start or a loss. Once an attempt
-//! has failed, it fails at once.
+//! Invariant: a call waits for the first attempt to connect after the start or a loss. Once an
+//! attempt has failed, it fails at once.
 
 use std::{pin::pin, sync::Arc};
 
@@ -57,7 +57,7 @@ impl McpSource {
         mut call: Invocation,
     ) -> Result<Outcome, UpstreamError> {
         if let Some((endpoint, credential)) = self.supervisor.credential() {
-            // Without it there may be no connection; this says why.
+            // Without the credential there may be no connection; this error says why.
             let echoes = credential.check(permit, endpoint.url(), &call.egress).await?;
             call.progress = call.progress.map(|sink| echoes.progress(sink));
         }

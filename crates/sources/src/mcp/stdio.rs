@@ -49,7 +49,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// answers already in the pipe are delivered and the exit status is known.
 const SETTLE: Duration = Duration::from_millis(500);
 const READ_BUFFER: usize = 64 << 10;
-/// A line is given up when it is longer than this many messages of the largest size.
+/// The connection is closed when a line is longer than this many messages of the largest size.
 const HOPELESS: usize = 8;
 
 /// The requests' side of a child.
@@ -212,7 +212,7 @@ impl StdioDriver {
     /// Shuts the child down in order.
     pub(crate) async fn close(&mut self) {
         self.peer.fail_all(UpstreamErrorKind::Died, "the source was closed");
-        // The writer owns stdin; a child that reads to its end goes by itself.
+        // The writer owns stdin and closes it; a child that reads to the end exits by itself.
         self.stop_writing.cancel();
         self.child.close().await;
         self.child.stderr_read().await;
@@ -222,7 +222,7 @@ impl StdioDriver {
 }
 
 impl Drop for StdioDriver {
-    /// However the driver goes, no call waits for an answer that cannot come.
+    /// After the driver is dropped, no call waits for an answer.
     fn drop(&mut self) {
         self.peer.fail_all(UpstreamErrorKind::Died, "the connection was lost");
     }

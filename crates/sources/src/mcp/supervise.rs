@@ -1,10 +1,10 @@
-//! Keeps one source connected: starts it, watches it, starts it again.
+//! Keeps one source connected: starts it, watches it, restarts it.
 //!
 //! Invariant: a source is connected by at most one task, which alone moves its state.
-//! Invariant (I-104): a connection counts as connected only after its list was read, so that the list
-//! comes before the first call.
-//! Invariant: between two attempts there is a pause that doubles up to a cap and is shortened again
-//! only by a connection that held.
+//! Invariant (I-104): a connection counts as connected only after its list was read, so that the
+//! list comes before the first call.
+//! Invariant: the pause between two attempts doubles up to a cap; only a stable connection shortens
+//! it again.
 //! Invariant (I-90): a run that panics leaves no connection behind, and is followed by another one.
 
 use std::{
@@ -57,12 +57,12 @@ const LONGEST_PAUSE_STDIO: Duration = Duration::from_secs(60);
 const LONGEST_PAUSE_HTTP: Duration = Duration::from_secs(15);
 /// Calls wait for the first attempt after a pause of at most this length.
 const SOON: Duration = Duration::from_secs(2);
-/// A connection that held for this long was a good one.
+/// A connection that lasted this long counts as stable.
 const STABLE: Duration = Duration::from_secs(60);
 
 /// Where a source's upstream is.
 pub(crate) enum Target {
-    /// A program to start, and what starts it.
+    /// A program to start, and its launcher.
     Stdio(StdioSpec, Option<Launcher>),
     Http(HttpTarget),
 }
@@ -84,7 +84,7 @@ pub(crate) struct Supervisor {
     pub(crate) status: StatusBoard,
     /// The parts of the upstream that are not offered.
     pub(crate) remainder: Remainder,
-    /// What its children say.
+    /// The stderr output of its children.
     pub(crate) stderr: Arc<Lines>,
     link: watch_channel::Sender<Link>,
     pub(crate) calls: Calls,
@@ -196,8 +196,8 @@ impl Supervisor {
                         return;
                     };
                     self.degrade(&reason);
-                    // If a call makes the child exit, its own caller loses it, by the breaker. A
-                    // longer pause would take it from all callers.
+                    // If a call makes the child exit, the breaker blocks only the caller of that
+                    // call. A longer pause would block all callers.
                     if is_interrupted || since.elapsed() >= STABLE {
                         failures = 0;
                     }
@@ -395,7 +395,7 @@ impl Supervisor {
 
     /// Opens a new session in place of `expired`, reads its list and returns true; false if another
     /// caller did so meanwhile. A failure closes the connection, so that the next one comes after a
-    /// pause. When it is dropped early, the next call does the rest.
+    /// pause. When it is dropped early, the next call completes it.
     pub(crate) async fn renew(
         &self,
         connection: &Connection,
@@ -440,7 +440,7 @@ impl Supervisor {
             .await
             .map_err(|_| timeout("the tool list was not complete in time"))??;
         let list = self.echoes().discovered(list);
-        // Hashing thousands of tools takes its time.
+        // Hashing thousands of tools is slow, so it runs on a blocking thread.
         let hashed = tokio::task::spawn_blocking(move || (Forms::of(&list.tools), list)).await;
         let (forms, list) = hashed.map_err(|_| unavailable("reading the list was interrupted"))?;
         connection.set_forms(Some(forms), announced);
@@ -520,7 +520,7 @@ impl Driver {
         }
     }
 
-    /// Cleans up after a negotiation that failed for `reason`, unless the driver knows better.
+    /// Cleans up after a negotiation that failed for `reason`, unless the driver knows the cause.
     async fn failed(mut self, reason: String) -> Attempt {
         match &mut self {
             Self::Http(_) => Attempt::Failed { reason, ended: false },

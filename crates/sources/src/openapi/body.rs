@@ -101,7 +101,7 @@ fn sent_type(media_type: &str, kind: BodyKind) -> Result<&str, Unusable> {
     };
     sent.filter(is_usable).ok_or_else(|| {
         let named = listed(&[media_type]);
-        Unusable::new(format!("its body is {named}, of which no media type can be named"))
+        Unusable::new(format!("its body is {named}, a range without a usable media type"))
     })
 }
 

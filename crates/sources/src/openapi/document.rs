@@ -111,9 +111,9 @@ pub(super) struct ReferenceError {
 /// Why a reference cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ReferenceProblem {
-    #[error("leads to nothing")]
+    #[error("has no target")]
     Dangling,
-    #[error("leads in a circle")]
+    #[error("is circular")]
     Circle,
     #[error("is ambiguous: several schemas have this name")]
     Ambiguous,
@@ -260,8 +260,8 @@ impl DocumentBuilder {
         self.document
     }
 
-    /// Sets the content of the file `id`, and requests the files that it refers to. An error completes a
-    /// sentence such as "the file is not …".
+    /// Sets the content of the file `id`, and requests the files that it refers to. An error
+    /// completes a sentence such as "the file is not …".
     fn set(&mut self, id: FileId, mut content: Value, is_old: bool) -> Result<(), String> {
         let mut references = References::of(&content);
         let Some(file) = self.document.files.get_mut(id.0) else { return Ok(()) };

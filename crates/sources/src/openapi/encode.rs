@@ -165,8 +165,8 @@ pub(super) fn pairs(
     }
 }
 
-/// Fails when a part of `value` contains what separates its parts, because more of them would arrive.
-/// A separator other than these is escaped in the parts.
+/// Fails when a part of `value` contains the separator of its parts, because the service would
+/// receive more parts. Other separators are escaped in the parts.
 pub(super) fn check_separators(
     argument: &str,
     value: &Value,

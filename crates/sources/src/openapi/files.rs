@@ -38,8 +38,8 @@ use crate::{
 const ROOTS: [&str; 3] = ["openapi.yaml", "openapi.yml", "openapi.json"];
 /// Extensions of the files that a document may refer to.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
-/// Files that are requested from their addresses at the same time: as many as browsers request from one
-/// host. Small servers refuse connections beyond a few.
+/// Concurrent requests for files: as many as browsers send to one host. Small servers refuse
+/// connections beyond a few.
 const CONCURRENT: usize = 6;
 /// The pauses before a file is requested again whose connection was refused or broke.
 const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
@@ -65,8 +65,8 @@ pub(super) struct DocumentReader {
 /// A loaded document.
 pub(super) struct LoadedDocument {
     pub(super) document: Document,
-    /// Why a file of the document's own server could not be fetched now. What refers to it is left
-    /// out of a first read; a later one keeps the last state.
+    /// Why a file of the document's own server could not be fetched now. A first read leaves out
+    /// whatever refers to it; a later read keeps the last state.
     pub(super) interrupted: Option<UpstreamError>,
 }
 
@@ -198,7 +198,8 @@ impl DocumentReader {
     ) -> Result<Vec<u8>, Unfetched> {
         let is_own = self.location.url().is_some_and(|root| root.origin() == url.origin());
         if !is_own && !self.egress.lists(url) {
-            let problem = "its host is not in the source's `allow`; add it there if it is meant";
+            let problem =
+                "its host is not in the source's `allow`; add it there if this is intended";
             return Err((problem.to_owned(), None));
         }
         let fetched = match is_own {
@@ -358,8 +359,8 @@ fn too_large() -> String {
     format!("the files of the document are larger than {} MiB together", MAX_DOCUMENT >> 20)
 }
 
-/// Runs `work` on a thread for work that takes long: parsing a large document takes a second of CPU
-/// time, and one of many files needs thousands of system calls.
+/// Runs `work` on a blocking thread: parsing a large document takes a second of CPU time, and a
+/// document of many files needs thousands of system calls.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, UpstreamError> {

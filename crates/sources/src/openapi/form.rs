@@ -128,8 +128,8 @@ impl Field {
 impl FieldContent {
     /// Reads how values of the media types and ranges `types` are sent.
     ///
-    /// The specification says that a string is JSON with its quotes if the media type is. It is the content
-    /// itself only if its schema has `contentMediaType` or an encoding.
+    /// By the specification, a string under a JSON media type is sent as JSON, with its quotes. It
+    /// is sent as it is only if its schema has `contentMediaType` or an encoding.
     fn read(kind: FormKind, content: Content<'_>, types: &[&str]) -> Self {
         let is_file = types.first().is_some_and(|kind| !is_textual(kind))
             && !content.is_encoded
@@ -288,8 +288,8 @@ impl<'d> Content<'d> {
         Ok(content)
     }
 
-    /// Adds the meaning of one schema. As a part of a multipart body, an empty schema of 3.1 or later
-    /// describes bytes.
+    /// Adds the meaning of one schema. As a part of a multipart body, an empty schema of 3.1 or
+    /// later describes bytes.
     fn include(&mut self, document: &'d Document, schema: Node<'d>, is_part: bool) {
         if schema.text("format") == Some("binary") {
             self.is_binary = true;

@@ -1,8 +1,9 @@
 //! The names of schemas: `$id` and `$anchor` of JSON Schema.
 //!
-//! `$id` changes the address to which the references in its schema are relative. Such references are
-//! rewritten to JSON pointers from the root of their file when it is read, and so are references to
-//! anchors of the same file. References from other files find the names by their addresses.
+//! `$id` changes the address to which the references in its schema are relative. Such references
+//! are rewritten to JSON pointers from the root of their file when it is read, and so are
+//! references to anchors of the same file. References from other files find the names by their
+//! addresses.
 
 use std::{
     collections::{HashMap, hash_map::Entry},

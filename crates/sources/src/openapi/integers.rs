@@ -1,7 +1,7 @@
 //! The integers of a value to send as text.
 //!
-//! JSON writes one integer in many ways (`100`, `1e2`, `100.0`). In a path, a query, a header or a form,
-//! services read plain digits alone.
+//! JSON writes one integer in many ways (`100`, `1e2`, `100.0`). In a path, a query, a header or a
+//! form, services read plain digits alone.
 
 use std::borrow::Cow;
 

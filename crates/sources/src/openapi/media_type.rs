@@ -152,7 +152,7 @@ pub(super) fn bytes_type<T: AsRef<str>>(
         match named {
             Some(_) => format!("has a media type other than {permitted}"),
             None => format!(
-                "has no media type; begin it with `data:TYPE;base64,` and a TYPE of {permitted}"
+                "has no media type; start it with `data:TYPE;base64,` and a TYPE of {permitted}"
             ),
         }
     })

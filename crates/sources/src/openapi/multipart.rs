@@ -88,8 +88,8 @@ fn quoted(name: &str) -> String {
 // === impl File ===
 
 impl File {
-    /// Reads base64, or a data URL that also has a name: `data:audio/mpeg;name=a.mp3;base64,…`. An error
-    /// describes the argument.
+    /// Reads base64, or a data URL that also has a name: `data:audio/mpeg;name=a.mp3;base64,…`. An
+    /// error describes the argument.
     pub(super) fn read(value: &Value) -> Result<Self, &'static str> {
         const PROBLEM: &str = "must be base64, or `data:TYPE;name=NAME;base64,` and base64";
         let text = value.as_str().ok_or(PROBLEM)?.trim();

@@ -37,8 +37,8 @@ const MAX_PARAMETERS: usize = 200;
 /// Characters of a name derived from method and path.
 const MAX_NAME: usize = 160;
 
-/// Headers that no argument sets, in addition to those of the connection. The specification says that a
-/// document cannot describe the first two.
+/// Headers that no argument sets, in addition to those of the connection. The specification says
+/// that a document cannot describe the first two.
 const OURS: [&str; 5] = ["accept", "content-type", "keep-alive", "proxy-connection", "trailer"];
 
 /// An operation that can be called.

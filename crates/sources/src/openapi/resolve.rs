@@ -65,7 +65,8 @@ pub(super) struct Bundle<'d> {
     taken: HashSet<String>,
     /// Copied maps around the current one.
     copies: usize,
-    /// Properties of the other direction only, of the value that the next schema describes with others.
+    /// Properties of the other direction only, of the value that the next schema describes with
+    /// others.
     one_way: Vec<String>,
     waiting: VecDeque<(String, Node<'d>)>,
 }
@@ -207,7 +208,8 @@ impl<'d> Bundle<'d> {
         [property].into_iter().chain(followed).any(|it| it.flag(annotation) == Some(true))
     }
 
-    /// Removes from `required` the properties that exist in the other direction only, and `one_way`.
+    /// Removes from `required` the properties that exist in the other direction only, and
+    /// `one_way`.
     fn drop_required_of_other_direction(
         &self,
         schema: Node<'_>,

@@ -40,8 +40,8 @@ pub(super) async fn outcome(
     })
 }
 
-/// A body that could not be read as the service declares it is passed on as far as it was read. It is a
-/// success nevertheless, because the service has done the operation.
+/// A body that could not be read as the service declares it is passed on as far as it was read. It
+/// is a success nevertheless, because the service has done the operation.
 fn flawed(status: StatusCode, media_type: &str, body: &[u8], flaw: Flaw) -> Outcome {
     let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
     let status = status.as_u16();
@@ -60,8 +60,8 @@ fn flawed(status: StatusCode, media_type: &str, body: &[u8], flaw: Flaw) -> Outc
     Outcome::blocks(vec![content, text_block(&note)], false)
 }
 
-/// Every form of body is a success, because the service has done the operation: an agent would repeat a
-/// failed call.
+/// Every form of body is a success, because the service has done the operation: an agent would
+/// repeat a failed call.
 fn success(status: StatusCode, media_type: &str, body: Vec<u8>) -> Outcome {
     let body = match body.strip_prefix(BYTE_ORDER_MARK) {
         Some(rest) => rest.to_vec(),

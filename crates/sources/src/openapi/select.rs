@@ -2,8 +2,8 @@
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// The patterns of a source. An operation is a tool if at least one of them matches it, unless a
-/// pattern with `!` does too.
+/// The patterns of a source. An operation is a tool if a pattern matches it (any operation if all
+/// patterns start with `!`), unless a pattern with `!` matches it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Selection {
     taken: Vec<Pattern>,

@@ -270,7 +270,7 @@ fn operations_of<'d>(
     found
 }
 
-/// Whether a value can be an operation. A whole document, or an object with an unresolved `$ref`,
+/// Whether a value can be an operation. A whole document, or an object with an invalid `$ref`,
 /// would otherwise count as an operation without arguments.
 fn is_operation(described: Node<'_>) -> bool {
     let foreign = ["$ref", "openapi", "paths"].into_iter().any(|key| described.get(key).is_some());
@@ -282,7 +282,7 @@ fn additional_problem(method: &str, described: Node<'_>) -> Option<&'static str>
     if METHODS.contains(&method) {
         Some("the specification forbids this method in `additionalOperations`")
     } else if method == "CONNECT" {
-        Some("CONNECT makes a tunnel and no request")
+        Some("CONNECT opens a tunnel instead of sending a request")
     } else if http::Method::from_bytes(method.as_bytes()).is_err() {
         Some("its method contains invalid characters")
     } else if !described.value.is_object() {

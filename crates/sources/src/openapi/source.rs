@@ -145,7 +145,7 @@ impl Plan {
         let away = away.count();
         if away > 0 && !headers.is_empty() {
             service.discovered.problems.push(format!(
-                "{away} operations are sent without `headers`, because the document puts them on another server; give `base_url` if it is meant"
+                "{away} operations are sent without `headers`, because the document puts them on another server; set `base_url` if this is intended"
             ));
         }
         service

@@ -55,7 +55,7 @@ pub(super) fn needs(required: &[String], grants: &BTreeSet<PackGrant>) -> Result
             "crypto" => PackGrant::Random,
             "subprocess" | "fs.read" | "fs.write" | "env.read" => {
                 return PackCode::RequirementUnmet
-                    .refuse(format!("it requires `{need}`, which this host gives to no pack"));
+                    .refuse(format!("it requires `{need}`, which this host never grants"));
             }
             _ => {
                 return PackCode::RequirementUnmet

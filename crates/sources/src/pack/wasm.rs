@@ -65,7 +65,8 @@ fn compile(machine: &Machine, language: &str, artifact: &[u8]) -> Result<Compile
 // === impl Program ===
 
 impl Program {
-    /// Compiles the code of `pack`, and lists the nodes of a module. Takes the code out of the pack.
+    /// Compiles the code of `pack`, and lists the nodes of a module. Takes the code out of the
+    /// pack.
     pub(super) async fn load(
         pack: &mut Pack,
         context: &Arc<PackContext>,

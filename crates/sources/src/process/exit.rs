@@ -18,7 +18,7 @@ impl fmt::Display for Exit {
             Self::Ended(status) => match (status.code(), status.signal()) {
                 (Some(code), _) => write!(f, "exited with status {code}"),
                 (None, Some(signal)) => write!(f, "was killed by signal {signal}"),
-                (None, None) => f.write_str("ended"),
+                (None, None) => f.write_str("exited"),
             },
             Self::NotStarted(why) => f.write_str(why),
             Self::Lost => f.write_str("was lost: the process that supervised it was killed"),

@@ -26,9 +26,9 @@ pub struct Launcher {
     pub program: PathBuf,
     /// Its first arguments.
     pub arguments: Vec<OsString>,
-    /// Variables of the process that confines itself; the program that it becomes does not get them.
-    /// They must keep its allocator from starting a thread: a process with several threads cannot
-    /// create a user namespace.
+    /// Variables of the process that confines itself; the program that it becomes does not get
+    /// them. They must keep its allocator from starting a thread: a process with several threads
+    /// cannot create a user namespace.
     pub environment: Vec<(String, String)>,
 }
 

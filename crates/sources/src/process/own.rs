@@ -18,8 +18,8 @@ use super::{
     reaper::{ChildSpec, Reaper, Streams},
 };
 
-/// Variables that a run inherits. The options of this program, such as `TOOLCRIB_URL`, are not among
-/// them: only the arguments count.
+/// Variables that a run inherits. The options of this program, such as `TOOLCRIB_URL`, are not
+/// among them: only the arguments count.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "USER"];
 
 /// Time limit of a run that exits by itself.

@@ -215,8 +215,8 @@ impl ProtectedPaths {
         self.covers(&place.about) || self.contains(&place.path)
     }
 
-    /// Fails when access to `place` would include something protected. A mount in it may show any other
-    /// directory.
+    /// Fails when access to `place` would include something protected. A mount in it may show any
+    /// other directory.
     fn admit(&self, place: &Place, named: &Path, mounts: &[Mount]) -> Result<(), String> {
         let named = named.display();
         let mut inside = mounts

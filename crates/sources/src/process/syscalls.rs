@@ -1,8 +1,8 @@
-//! The seccomp filter of a confined program: refuses system calls that reach beyond its files, ports
-//! and processes, and that Landlock does not restrict.
+//! The seccomp filter of a confined program: refuses system calls that reach beyond its files,
+//! ports and processes, and that Landlock does not restrict.
 //!
-//! Invariant: a system call that this file does not know is refused, and so is every call of another
-//! architecture (32-bit programs and x32).
+//! Invariant: a system call that this file does not know is refused, and so is every call of
+//! another architecture (32-bit programs and x32).
 
 use std::{collections::BTreeMap, env::consts::ARCH};
 
@@ -144,9 +144,9 @@ const NAMESPACES: &[i32] = &[
     libc::CLONE_NEWNET,
 ];
 
-/// The types of `ioctl` requests to file systems, which change attributes of files: `f` (most of them,
-/// encryption and verity too), `v` (versions), `X` (XFS, and attributes of all), and those of Btrfs and
-/// F2FS. A descriptor for reading suffices for some.
+/// The types of `ioctl` requests to file systems, which change attributes of files: `f` (most of
+/// them, encryption and verity too), `v` (versions), `X` (XFS, and attributes of all), and those of
+/// Btrfs and F2FS. A descriptor for reading suffices for some.
 const FILE_SYSTEM: [u64; 5] = [0x66, 0x76, 0x58, 0x94, 0xf5];
 /// `TIOCSTI` and `TIOCLINUX`: input of a terminal.
 const TERMINAL: [u64; 2] = [0x5412, 0x541c];

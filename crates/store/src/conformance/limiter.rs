@@ -1,5 +1,5 @@
-//! Checks of a rate limiter. They take seconds of real time, because shared limiters use the clock of
-//! their server.
+//! Checks of a rate limiter. They take seconds of real time, because shared limiters use the clock
+//! of their server.
 
 use std::{sync::Arc, time::Duration};
 

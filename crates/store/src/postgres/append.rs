@@ -1,5 +1,5 @@
-//! Appends events: positions, sequences and the chain are assigned inside the transaction, under the
-//! locks of the tenants.
+//! Appends events: positions, sequences and the chain are assigned inside the transaction, under
+//! the locks of the tenants.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

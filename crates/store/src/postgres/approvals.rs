@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - a request and its events are stored in one transaction;
-//! - `approval_state` is locked first, so that changes become visible in the order of their numbers;
+//! - `approval_state` is locked first, so that changes become visible in the order of their
+//!   numbers;
 //! - a change must be based on the last revision, so only one of several callers uses a grant.
 
 use async_trait::async_trait;

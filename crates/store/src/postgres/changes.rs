@@ -1,9 +1,9 @@
 //! Follows the changes that any process makes. The database announces them (`NOTIFY`); it is also
-//! read again and again, because an announcement is lost with its connection and not every database
-//! has them.
+//! polled, because an announcement is lost with its connection and not every database supports
+//! them.
 //!
-//! Invariant: a caller gets numbers that were read after its request. Numbers from before a pause of
-//! this process would confirm data that another server has changed since.
+//! Invariant: a caller gets numbers that were read after its request. Numbers from before a pause
+//! of this process would confirm data that another server has changed since.
 
 use std::{
     future::poll_fn,
@@ -163,7 +163,7 @@ async fn listen(place: &Place) -> Result<Announcements, Failure> {
     let (sender, news) = mpsc::channel(1);
     tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-            // One that waits is enough: it only says that there is something to read.
+            // One pending notification is enough: it only triggers a read.
             if let AsyncMessage::Notification(_) = message
                 && let Err(mpsc::error::TrySendError::Closed(())) = sender.try_send(())
             {

@@ -124,8 +124,8 @@ fn tls() -> Result<MakeRustlsConnect, StoreError> {
 /// The longest migration, with the wait for that of another process: large tables take their time.
 pub(super) const MIGRATION_LIMIT: Duration = Duration::from_secs(600);
 
-/// Checks the version of the server and brings the schema up to date. Only one process migrates; the
-/// others wait for it.
+/// Checks the version of the server and brings the schema up to date. Only one process migrates;
+/// the others wait for it.
 pub(super) async fn migrate(client: &mut Client) -> Result<(), Failure> {
     let row = one(client, "SELECT current_setting('server_version_num')::integer", &[]).await?;
     let version: i32 = row.try_get(0)?;
@@ -143,7 +143,8 @@ pub(super) async fn migrate(client: &mut Client) -> Result<(), Failure> {
         tracing::info!("waiting for another process that migrates the tables");
         execute(&transaction, "SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await?;
     }
-    // Older servers still use the tables, and must not queue behind a lock that waits for one of them.
+    // Older servers still use the tables, and must not queue behind a lock that waits for one of
+    // them.
     transaction.batch_execute("SET LOCAL lock_timeout TO DEFAULT").await?;
     transaction
         .batch_execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)")

@@ -22,8 +22,8 @@ use crate::{Options, fingerprint::FingerprintKey};
 /// It is the [`Storage`](toolcrib_core::store::Storage) and each of its parts. Times are kept with
 /// millisecond precision. Everything needs the Tokio runtime in which it was opened.
 ///
-/// End with [`close`](toolcrib_core::store::Storage::close). Otherwise other processes regard this
-/// one as alive for up to 30 s.
+/// Close it with [`close`](toolcrib_core::store::Storage::close). Otherwise other processes regard
+/// this one as alive for up to 30 s.
 #[derive(Clone)]
 pub struct PostgresStore {
     pub(super) inner: Arc<Inner>,
@@ -43,11 +43,12 @@ pub(super) struct Inner {
 // === impl PostgresStore ===
 
 impl PostgresStore {
-    /// Opens the store in the database at `url` (`postgres://…`), and creates or migrates its tables.
+    /// Opens the store in the database at `url` (`postgres://…`), and creates or migrates its
+    /// tables.
     ///
     /// # Errors
-    /// [`StoreError::TooNew`] for a newer schema, [`StoreError::Unavailable`] for everything that the
-    /// operator can fix.
+    /// [`StoreError::TooNew`] for a newer schema, [`StoreError::Unavailable`] for everything that
+    /// the operator can fix.
     pub async fn open(url: &str, options: Options) -> Result<Self, StoreError> {
         let place = connect::place(url, &options)?;
         let pool = connect::pool(&place)?;

@@ -1,10 +1,10 @@
 //! Liveness of processes: every open store renews a lease, by the clock of the database.
 //!
 //! Invariants:
-//! - a process whose calls another one has closed appends no more events: every transaction of the log
-//!   locks the row of its process, and recovery removes that row ([`require`]);
-//! - after an outage of the database no process is regarded as dead until the living had the time to
-//!   renew their leases (`is_steady` in `postgres/lease.rs`).
+//! - a process whose calls another one has closed appends no more events: every transaction of the
+//!   log locks the row of its process, and recovery removes that row ([`require`]);
+//! - after an outage of the database no process is regarded as dead until the living had the time
+//!   to renew their leases (`is_steady` in `postgres/lease.rs`).
 
 use std::time::Duration;
 

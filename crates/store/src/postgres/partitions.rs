@@ -3,8 +3,8 @@
 //!
 //! Invariants:
 //! - the partitions of this month and of the next one exist while a server runs ([`ensure`]);
-//! - a partition is dropped only when marks of retention cover every event in it, and never the last
-//!   event of a tenant ([`drop_pruned`]).
+//! - a partition is dropped only when marks of retention cover every event in it, and never the
+//!   last event of a tenant ([`drop_pruned`]).
 
 use deadpool_postgres::{Client, GenericClient};
 use tokio_postgres::error::SqlState;

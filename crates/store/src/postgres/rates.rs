@@ -1,7 +1,7 @@
 //! Buckets of rate limits, by the clock of the database.
 //!
-//! The table is not logged, so no commit waits for a disk. After a crash of the database the buckets
-//! are full.
+//! The table is not logged, so no commit waits for a disk. After a crash of the database the
+//! buckets are full.
 
 use std::time::Duration;
 

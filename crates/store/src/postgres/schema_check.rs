@@ -1,7 +1,7 @@
 //! Compares the tables of the database with those that this program has made.
 //!
-//! Invariant (I-18): a trigger, a rule or a policy could discard events without an error, so a schema
-//! that differs is refused when a store is opened, and noticed while it is open.
+//! Invariant (I-18): a trigger, a rule or a policy could discard events without an error, so a
+//! schema that differs is refused when a store is opened, and noticed while it is open.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,8 @@ use super::{
 /// The output of [`OBJECTS`] for the tables of this program, in order.
 const EXPECTED: &str = include_str!("schema/objects.txt");
 
-/// The kinds of objects that also a later migration leaves as they are: servers of both versions run
-/// while one after the other is upgraded.
+/// The kinds of objects that also a later migration leaves as they are: servers of both versions
+/// run while one after the other is upgraded.
 const FIXED: [&str; 7] =
     ["table ", "child ", "partition ", "trigger ", "rule ", "policy ", "function "];
 

@@ -218,8 +218,8 @@ fn append_failure(failure: Failure) -> StoreError {
     failure.conflict_over("an event with this id").into_store()
 }
 
-/// Appends `records` in one transaction. When it is unknown whether it was committed, its starts are
-/// added to `unknown`.
+/// Appends `records` in one transaction. When it is unknown whether it was committed, its starts
+/// are added to `unknown`.
 async fn transact(
     pool: &Pool,
     instance: &str,

@@ -2,12 +2,13 @@
 //! value without a small form is stored as its text.
 //!
 //! - A UUID is stored as its 16 bytes.
-//! - A type is stored as its number in [`EventBody::KINDS`], a time as milliseconds since the Unix epoch.
+//! - A type is stored as its number in [`EventBody::KINDS`], a time as milliseconds since the Unix
+//!   epoch.
 //! - A payload is stored as a *form*, the text with marks in place of the parts that differ from
 //!   event to event, and those parts. The forms are in a separate table.
 //!
-//! A row that another program wrote is read as well: texts are texts, and a value that no writer
-//! stores becomes a text that no writer stores.
+//! Rows of another program are read as well: a text stays a text, and a value that no writer stores
+//! becomes a text that no writer stores.
 
 use std::{borrow::Cow, collections::HashMap};
 

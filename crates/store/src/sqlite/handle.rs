@@ -25,8 +25,8 @@ use crate::{Options, fingerprint::FingerprintKey};
 /// It is the [`Storage`](toolcrib_core::store::Storage) and each of its parts. Times are kept with
 /// millisecond precision. Reading needs a Tokio runtime; writing does not.
 ///
-/// End with [`close`](toolcrib_core::store::Storage::close). Otherwise the drop of the last handle
-/// blocks until all accepted data is stored.
+/// Close it with [`close`](toolcrib_core::store::Storage::close). Otherwise the drop of the last
+/// handle blocks until all accepted data is stored.
 #[derive(Clone)]
 pub struct SqliteStore {
     pub(super) inner: Arc<Inner>,

@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - a file of another program or of a newer schema is refused before anything in it is changed;
-//! - a schema that differs from that of this program is refused: a trigger could prevent events from
-//!   being stored (I-18);
+//! - a schema that differs from that of this program is refused: a trigger could prevent events
+//!   from being stored (I-18);
 //! - files and directories created here are readable by their owner only.
 
 use std::{

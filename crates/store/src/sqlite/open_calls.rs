@@ -1,8 +1,9 @@
 //! Calls that were started and have not returned.
 //!
 //! Invariants:
-//! - an open call is in the table `open_calls`, or it can be derived from the events: a process with
-//!   a row in `writers` wrote its `agent.toolCalled` after `clear_to`, and no later event closes it;
+//! - an open call is in the table `open_calls`, or it can be derived from the events: a process
+//!   with a row in `writers` wrote its `agent.toolCalled` after `clear_to`, and no later event
+//!   closes it;
 //! - both change in the transaction that stores the event, so `kill -9` at any moment does not lose
 //!   an open call.
 

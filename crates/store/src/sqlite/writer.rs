@@ -294,7 +294,7 @@ impl Engine {
         copy(&self.connection, self.place.path(), "PRAGMA wal_checkpoint(TRUNCATE)");
     }
 
-    /// Has a long write-ahead log copied.
+    /// Starts to copy the write-ahead log when it is long.
     fn bound_log(&mut self) {
         let pages = self.wal_pages();
         if pages > TOO_MANY_WAL_PAGES && self.copier.is_copying() {

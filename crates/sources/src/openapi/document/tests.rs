@@ -74,10 +74,10 @@ fn references_end_or_are_refused() {
     let follow = |name: &str| document.follow(document.root().get(name).unwrap());
     assert_eq!(follow("a").unwrap().value["ok"], true);
     for (name, problem) in [
-        ("x", "the $ref `#/y` leads in a circle"),
+        ("x", "the $ref `#/y` is circular"),
         ("out", "the $ref `other.json#/x` is not read: the file has not been read"),
-        ("gone", "the $ref `#/nope` leads to nothing"),
-        ("anchor", "the $ref `#here` leads to nothing"),
+        ("gone", "the $ref `#/nope` has no target"),
+        ("anchor", "the $ref `#here` has no target"),
     ] {
         assert_eq!(follow(name).unwrap_err().to_string(), problem);
     }
@@ -115,7 +115,7 @@ fn a_reference_is_resolved_against_the_file_that_contains_it() {
     for (name, problem) in [
         ("c", "the $ref `x/gone.yml` is not read: not found"),
         ("d", "the $ref `x/bad.yml` is not read: the file is not YAML or breaks its limits"),
-        ("e", "leads in a circle"),
+        ("e", "is circular"),
         ("g", "only files and http or https addresses are read"),
     ] {
         let error = follow(name).unwrap_err().to_string();

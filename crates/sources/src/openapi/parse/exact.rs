@@ -1,8 +1,8 @@
 //! Reads YAML whose numbers a double changes: those beyond 64 bits, and decimals with more digits
 //! than a double has or with another form, such as `1.50`.
 //!
-//! The YAML parser hands over numbers as doubles. Here they get the text that they have in the file, by
-//! their positions in it. That takes longer, so other files are read without.
+//! The YAML parser hands over numbers as doubles. This module replaces them with their text in the
+//! file, found by its position. That takes longer, so other files skip this step.
 
 use std::fmt;
 

@@ -434,11 +434,11 @@ fn operations_of_3_2_are_tools_or_problems() {
             "GET /items is not an operation",
             "GET /items is left out: the specification forbids this method in \
              `additionalOperations`",
-            "CONNECT /items is left out: CONNECT makes a tunnel and no request",
+            "CONNECT /items is left out: CONNECT opens a tunnel instead of sending a request",
             "NO GO /items is left out: its method contains invalid characters",
             "NULL /items is left out: it is not an operation",
             "`additionalOperations` of /list is not a map of operations",
-            "LINK /gone is left out: the $ref `#/nothing` leads to nothing",
+            "LINK /gone is left out: the $ref `#/nothing` has no target",
         ]
     );
     for (tool, arguments, expected) in [
@@ -549,7 +549,7 @@ fn maps_and_lists_may_be_references_too() {
     let service = read(&circle, &SourceLimits::default());
     assert_eq!(
         service.discovered.problems,
-        ["POST /a is left out: the $ref `#/x-properties` leads in a circle"]
+        ["POST /a is left out: the $ref `#/x-properties` is circular"]
     );
 }
 

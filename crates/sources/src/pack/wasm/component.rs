@@ -43,8 +43,8 @@ impl Component {
             RANDOM => Ok(PackGrant::Random),
             HTTP => Ok(PackGrant::Http),
             _ => {
-                Err("the component imports something outside `toolcrib:pack`, such as WASI, which \
-                      no pack gets here")
+                Err("the component imports something outside `toolcrib:pack`, such as WASI; packs \
+                      cannot import that")
             }
         });
         host::check_imports(imports, grants, "component")?;

@@ -64,8 +64,8 @@ impl Module {
             (NAMESPACE, _) => {
                 Err("the code imports channels, variables or interrupts, which tools do not have")
             }
-            _ => Err("the code imports something outside `openwop`, such as WASI, which no pack \
-                      gets here"),
+            _ => Err("the code imports something outside `openwop`, such as WASI; packs cannot \
+                      import that"),
         });
         host::check_imports(imports, grants, "code")?;
         let ready = linker(engine).and_then(|linker| linker.instantiate_pre(module));

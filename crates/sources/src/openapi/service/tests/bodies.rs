@@ -146,7 +146,7 @@ fn a_file_has_a_media_type_that_the_document_permits() {
         (
             "range",
             "",
-            Err("the argument `range` has no media type; begin it with `data:TYPE;base64,` and a \
+            Err("the argument `range` has no media type; start it with `data:TYPE;base64,` and a \
                  TYPE of `image/*`"
                 .to_owned()),
         ),
@@ -202,7 +202,7 @@ fn a_body_of_a_range_is_sent_with_a_media_type_in_it() {
         (
             "image/*",
             "YQ==",
-            "the argument `body` has no media type; begin it with \
+            "the argument `body` has no media type; start it with \
             `data:TYPE;base64,` and a TYPE of `image/*`",
         ),
         ("image/*", data, "the argument `body` has a media type other than `image/*`"),
@@ -210,7 +210,7 @@ fn a_body_of_a_range_is_sent_with_a_media_type_in_it() {
         (
             "vi*/*",
             data,
-            "POST /f is left out: its body is `vi*/*`, of which no media type can be named",
+            "POST /f is left out: its body is `vi*/*`, a range without a usable media type",
         ),
     ] {
         assert_eq!(body(range, &binary, value).unwrap_err(), problem);
@@ -218,7 +218,7 @@ fn a_body_of_a_range_is_sent_with_a_media_type_in_it() {
     let encoded = json!({ "type": "string", "contentEncoding": "base64" });
     assert_eq!(
         body("image/*", &encoded, "YQ==").unwrap_err(),
-        "POST /f is left out: its body is `image/*`, of which no media type can be named"
+        "POST /f is left out: its body is `image/*`, a range without a usable media type"
     );
     let form = document("multipart/*", json!({ "properties": { "a": {} } }));
     assert!(sent(&form, "f", json!({ "body": { "b": 1 } })).unwrap().contains("name=\"b\"\n\n1\n"));

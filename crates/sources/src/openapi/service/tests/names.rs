@@ -34,7 +34,7 @@ fn an_anchor_leads_to_its_schema() {
     let schemas = json!({ "Pet": { "example": { "$anchor": "pet" }, "const": { "$id": "a" } } });
     assert_eq!(
         definitions(schemas, to("#pet")).unwrap_err(),
-        "POST /f is left out: the $ref `#pet` leads to nothing"
+        "POST /f is left out: the $ref `#pet` has no target"
     );
     let twice = json!({ "A": { "$anchor": "x" }, "B": { "$anchor": "x" } });
     assert_eq!(
@@ -90,13 +90,13 @@ fn references_in_a_schema_with_an_id_are_relative_to_it() {
 fn a_reference_to_an_unknown_name_leaves_the_operation_out() {
     let schemas = json!({ "Order": { "$id": "https://a.example/order", "items": to("gone") } });
     for (reference, problem) in [
-        ("#gone", "the $ref `#gone` leads to nothing"),
+        ("#gone", "the $ref `#gone` has no target"),
         ("https://a.example/order#gone", "is not read: the file has not been read"),
         ("urn:gone", "only files and http or https addresses are read"),
         ("https://a.example/order", "the $ref `gone` is not read: the file has not been read"),
         (
             "https://a.example/order#/$defs/Gone",
-            "`#/components/schemas/Order/$defs/Gone` leads to nothing",
+            "`#/components/schemas/Order/$defs/Gone` has no target",
         ),
     ] {
         let found = definitions(schemas.clone(), to(reference)).unwrap_err();
