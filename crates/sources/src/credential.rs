@@ -4,7 +4,7 @@
 //! A source that names a credential calls [`SourceCredential::authorize`] with each request it is
 //! about to send. It applies the returned [`Echoes`] to the response. This module looks up
 //! credentials and obtains access tokens; `egress` checks at each destination, redirects included,
-//! whether the [`SendableCredential`] credential may be sent there.
+//! whether the [`SendableCredential`] may be sent there.
 //!
 //! Invariant (I-36): a credential is sent only to the hosts in its audiences, over TLS or within
 //! this machine, and never forwarded to another host. A call that requires a credential is not sent

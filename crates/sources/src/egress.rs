@@ -98,7 +98,7 @@ pub(crate) struct Answer {
 /// As much of a body as could be read.
 pub(crate) struct Body {
     pub(crate) bytes: Vec<u8>,
-    /// Its problem, if there is one.
+    /// The problem of the body, if any.
     pub(crate) flaw: Option<Flaw>,
 }
 

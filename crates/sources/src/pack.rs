@@ -2,8 +2,9 @@
 //!
 //! A pack is read into memory (`files`, `archive`), checked (`manifest`, `requirements`, `verify`),
 //! and assembled (`load`). Its nodes are WebAssembly code (`wasm`), tools of the MCP server that
-//! the pack names, or requests that the manifest declares (`remote`, `request`); `engine` is one of
-//! them. `source` is the running source; `library` manages installed packs for `toolcrib packs`.
+//! the pack names, or requests that the manifest declares (`remote`, `request`); `engine` selects
+//! one of these. `source` is the running source; `library` manages installed packs for `toolcrib
+//! packs`.
 //!
 //! The manifest's `connector` block (RFC 0045) is read and checked in `manifest`; `actions` then
 //! offers its actions in place of the nodes.

@@ -4,7 +4,7 @@
 //! - an event is copied with its position and its hash, so that the chain, the checkpoints and the
 //!   cursors of readers stay true;
 //! - a copy that fails or is killed leaves no store behind: a file gets its name, and a database
-//!   its rows, last (`begin` and `commit` of [`Engine`]);
+//!   commits its rows, only at the end (`begin` and `commit` of [`Engine`]);
 //! - before that, the copy is compared with the original, row by row and event by event.
 
 use std::path::{Path, PathBuf};
@@ -342,8 +342,8 @@ pub(crate) trait Engine: Send + Sync {
     /// Inserts events with their positions and hashes.
     async fn insert_events(&self, events: Vec<StoredEvent>) -> Result<(), StoreError>;
 
-    /// Stores the single values and everything that follows from the events. `last` is the last
-    /// position of the whole log. Only this engine can read them.
+    /// Stores the single values and the data derived from the events. `last` is the last position
+    /// of the whole log. Only this engine can read them.
     async fn finish(&self, single: Single, last: u64) -> Result<(), StoreError>;
 
     /// Puts everything stored since [`begin`](Self::begin) into effect.

@@ -20,7 +20,7 @@ impl FingerprintKey {
     /// Opens the stored key, and returns it with its text.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when not one of `keys` opens it.
+    /// [`StoreError::Corrupt`] when no key of `keys` opens it.
     pub(crate) fn open(
         keys: &SealKeys,
         stored: &[u8],

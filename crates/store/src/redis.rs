@@ -152,7 +152,7 @@ fn prefix(tenant: &TenantId) -> String {
     format!("toolcrib:rate:{}:", short(tenant.as_str()))
 }
 
-/// Half of a SHA-256 in hex: too long for two names to meet by chance or by search.
+/// Half of a SHA-256 in hex: long enough that two names do not collide by chance or by search.
 fn short(text: &str) -> String {
     let Digest(bytes) = Digest::of(text.as_bytes());
     hex::encode(bytes.split_at(16).0)

@@ -60,8 +60,8 @@ pub(crate) fn unpack(keys: &SealKeys, (item, content): StoredItem) -> SavedItem 
     SavedItem { content, ..item }
 }
 
-/// Seals the content of a row with the current key; `None` if it is already. Fails if no key opens
-/// it.
+/// Seals the content of a row with the current key; `None` if it is already sealed with that key.
+/// Fails if no key opens it.
 pub(crate) fn reseal(
     keys: &SealKeys,
     item: &SavedItem,

@@ -120,7 +120,7 @@ pub struct Report {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WitnessUse {
-    /// It was.
+    /// The record was compared.
     Compared,
     /// The witness is missing here, and the server may be elsewhere.
     Absent,
@@ -157,7 +157,8 @@ pub struct Verified {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Everything is as written, or follows from it and is too young to be signed.
+    /// Signed events are as written; later events continue the chain and are too young to be
+    /// signed.
     Verified,
     /// Something differs from the written record.
     Changed,
@@ -574,7 +575,7 @@ impl Verifier {
     }
 
     fn add(&mut self, finding: Finding) {
-        // Several witnesses can show the same.
+        // Several witnesses can show the same defect.
         if self.report.findings.contains(&finding) {
             return;
         }
@@ -632,7 +633,7 @@ async fn pruned_after(
     for (tenant, number) in last {
         let newer = match store.checkpoints(tenant, *number).await {
             Ok(newer) => newer,
-            // The report contains it.
+            // The report contains the damage.
             Err(StoreError::Corrupt(_)) => continue,
             Err(error) => return Err(error),
         };
@@ -685,7 +686,7 @@ async fn check(
             if scope.to.is_some_and(|to| event.tenant_position > to) {
                 break 'pages;
             }
-            // Appended since: its checkpoints may not have been read.
+            // This event was appended since: its checkpoints may not have been read.
             if event.position > end {
                 break 'pages;
             }

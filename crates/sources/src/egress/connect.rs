@@ -26,7 +26,7 @@ use super::resolve::GuardedResolver;
 /// How long opening a connection (DNS, TCP, TLS) may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a connection is kept that no request uses.
+/// How long an unused connection is kept open.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// An HTTP client with a pool of connections; clones share the pool.

@@ -42,7 +42,7 @@ pub(crate) enum Flaw {
 
 enum Form {
     Plain(Option<Bytes>),
-    /// Declared as gzip, before the first bytes have shown whether it is.
+    /// Declared as gzip; the first bytes have not confirmed it yet.
     Declared(Vec<u8>),
     Gzip {
         decoder: Box<MultiGzDecoder<Vec<u8>>>,

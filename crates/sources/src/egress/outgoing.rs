@@ -39,7 +39,7 @@ const RESERVED: [HeaderName; 6] = [
     header::UPGRADE,
 ];
 
-/// One request.
+/// A request to send.
 #[derive(Clone)]
 pub(crate) struct Outgoing {
     pub(crate) method: Method,
@@ -52,7 +52,8 @@ pub(crate) struct Outgoing {
     /// these.
     pub(crate) bound: HeaderMap,
     pub(crate) body: Option<Bytes>,
-    /// Attached wherever it may be sent; the first destination gets no request without it.
+    /// Attached to each request that may carry it. Without it, no request is sent to the first
+    /// destination.
     pub(crate) credential: Option<Arc<SendableCredential>>,
     /// Number of redirects to follow, at most [`MAX_HOPS`].
     pub(crate) hops: usize,

@@ -105,7 +105,7 @@ impl Connection {
         *self.first_list.write() = Some(list);
     }
 
-    /// Takes that list; `None` the second time.
+    /// Takes the first list; `None` the second time.
     pub(crate) fn take_first_list(&self) -> Option<Discovered> {
         self.first_list.write().take()
     }

@@ -39,7 +39,7 @@ impl Era {
         Meta { caller, token, modern: self.is_modern(), capabilities: None }
     }
 
-    /// The version for people.
+    /// The protocol version, for messages.
     pub(crate) fn version(&self) -> &str {
         match self {
             Self::Modern => MODERN,
@@ -66,7 +66,7 @@ impl Serialize for Meta<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut members = serializer.serialize_map(None)?;
         for (key, value) in self.caller {
-            // Only this client sets those.
+            // Only this client sets reserved members and the progress token.
             if !key.starts_with(meta::RESERVED) && key != meta::PROGRESS_TOKEN {
                 members.serialize_entry(key, value)?;
             }

@@ -9,7 +9,7 @@ use serde::{
 use serde_json::Number;
 use toolcrib_core::json::NUMBER_KEY;
 
-/// The characters that are kept of a text with escapes; no name of a type is that long.
+/// The characters that are kept of a text with escapes; type names are shorter.
 const KEPT: usize = 64;
 
 /// The members of a content block that are strings.
@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for Outline {
 /// The name of a member.
 struct Key<'a>(Cow<'a, str>);
 
-// Not derived: the key of a number is a string, and no newtype.
+// Not derived, because the key of a number is passed as a string, not as a newtype.
 impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_str(KeyVisitor).map(Key)

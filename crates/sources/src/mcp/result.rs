@@ -67,7 +67,7 @@ impl ReplyContext<'_> {
         }
     }
 
-    /// An invalid answer completes a call that ran. Its text is passed on; without any text the
+    /// Converts an invalid answer of a call that ran. Its text is passed on; without any text the
     /// call is a failure, because the answer may have been an error.
     fn malformed(self, answer: &Malformed) -> Outcome {
         let Malformed { text, is_error, problem } = answer;

@@ -1,7 +1,7 @@
 //! An MCP server as a [`Source`].
 //!
 //! Invariant: a call waits for the first attempt to connect after the start or a loss. Once an
-//! attempt has failed, it fails at once.
+//! attempt has failed, calls fail at once.
 
 use std::{pin::pin, sync::Arc};
 

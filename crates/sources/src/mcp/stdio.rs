@@ -52,7 +52,7 @@ const READ_BUFFER: usize = 64 << 10;
 /// The connection is closed when a line is longer than this many messages of the largest size.
 const HOPELESS: usize = 8;
 
-/// The requests' side of a child.
+/// Sends requests to a child.
 pub(crate) struct Stdio {
     peer: Arc<Peer>,
     outgoing: mpsc::Sender<Outgoing>,
@@ -247,7 +247,7 @@ struct EndOnDrop<'a>(&'a SetOnce<&'static str>);
 
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
-        // The first reason counts, so this is the reason only where there is no other.
+        // The first reason counts, so this one applies only without another.
         self.0.set("lost its connection").ok();
     }
 }

@@ -93,7 +93,7 @@ pub(crate) struct Supervisor {
     missed_change: AtomicBool,
 }
 
-/// Whether there is a connection.
+/// The state of the connection.
 #[derive(Debug, Clone)]
 pub(crate) enum Link {
     /// No attempt has failed since the start or the last connection, and one runs or starts within
@@ -153,7 +153,7 @@ impl Supervisor {
     pub(crate) async fn run(&self) {
         let changed = || match &*self.link.borrow() {
             Link::Up(connection) => {
-                // It may be older than the change.
+                // The list may be older than the change.
                 connection.take_first_list();
                 self.context.changed();
             }
@@ -380,7 +380,7 @@ impl Supervisor {
         listed
     }
 
-    /// Waits until the tools of the session have been listed. They have not after
+    /// Waits until the tools of the session have been listed. They must be listed again after
     /// [`renew`](Self::renew), and after an announced change.
     pub(crate) async fn listed(&self, connection: &Connection) -> Result<(), UpstreamError> {
         match (&connection.wire, connection.is_listed()) {
@@ -431,7 +431,7 @@ impl Supervisor {
         self.context.changed();
     }
 
-    /// Reads the whole list and takes over its forms.
+    /// Reads the whole list and stores its forms.
     async fn read_list(&self, connection: &Connection) -> Result<Discovered, Failure> {
         let limits = &self.context.limits;
         let announced = connection.list_changed.announced();

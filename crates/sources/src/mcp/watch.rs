@@ -20,7 +20,7 @@ use super::{
 const SETTLE: Duration = Duration::from_millis(200);
 /// A list that changes all the time is read at most this often.
 const AT_MOST_EVERY: Duration = Duration::from_secs(1);
-/// Between two attempts to open a stream again.
+/// The pause between two attempts to open a stream again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A subscription without an acknowledgement within this time is abandoned.

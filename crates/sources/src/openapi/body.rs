@@ -15,7 +15,7 @@ use super::{
 };
 use crate::text::tidy;
 
-/// Most files of a form that its description names.
+/// Most files of a form to name in its description.
 const MAX_NAMED: usize = 20;
 
 /// A request body in its preferred media type.

@@ -1,8 +1,8 @@
 //! An OpenAPI document of version 3.0, 3.1 or 3.2: its files, and the references between them.
 //!
 //! Invariant: a reference is resolved against the file that contains it: against its own address
-//! (`$self` or `$id`), and then against where it was read. It leads to a value, or to an error that
-//! names it.
+//! (`$self` or `$id`), and then against where it was read. It resolves to a value, or to an error
+//! that names it.
 //!
 //! Invariant: the size and number of the files of a document are bounded together.
 

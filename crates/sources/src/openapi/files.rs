@@ -1,8 +1,8 @@
 //! Reads the files of a document: from the folder of its root, or from their addresses.
 //!
-//! Invariant: a local file is read only beneath the folder of the root document, whatever a
-//! reference or a link says. Only files named as JSON or YAML are read, and no hidden ones, because
-//! the folder may contain files that are no part of the document.
+//! Invariant: a local file is read only beneath the folder of the root document, even if a
+//! reference or link points elsewhere. Only files named as JSON or YAML are read, except hidden
+//! ones, because the folder may contain files that are no part of the document.
 //!
 //! Invariant: an address is requested only if it is on the origin of the root document, or its host
 //! is in `allow`.
@@ -41,7 +41,7 @@ const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 /// Concurrent requests for files: as many as browsers send to one host. Small servers refuse
 /// connections beyond a few.
 const CONCURRENT: usize = 6;
-/// The pauses before a file is requested again whose connection was refused or broke.
+/// The pauses before a file is requested again after its connection was refused or broke.
 const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 
 /// Most repeated requests for the files of one document. A server that is down fails the rest at
@@ -109,7 +109,7 @@ impl DocumentLocation {
 
 impl DocumentReader {
     /// Reads the root document, and then the files that references lead to. A file that cannot be
-    /// read is no failure: the document contains the reason.
+    /// read is not a failure: the document contains the reason.
     pub(super) async fn load(&self) -> Result<LoadedDocument, UpstreamError> {
         let Root { url, bytes, folder } = self.root().await?;
         let mut left = MAX_DOCUMENT.saturating_sub(bytes.len());
@@ -166,7 +166,7 @@ impl DocumentReader {
         }
     }
 
-    /// Requests files of at most `left` bytes together. A file that cannot be read has a reason for
+    /// Requests files of at most `left` bytes in total. A file that cannot be read has a reason for
     /// the operator, and an error if it may be readable later.
     async fn fetch_all(
         &self,

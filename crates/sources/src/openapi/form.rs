@@ -115,7 +115,7 @@ impl Fields {
 // === impl Field ===
 
 impl Field {
-    /// Whether it is sent as without a description.
+    /// Whether the field is sent in the default way.
     fn is_plain(&self) -> bool {
         self.style.is_none()
             && self.content == FieldContent::Text { media_type: None }

@@ -24,7 +24,7 @@ const MAX_POINTER: usize = 2_000;
 /// Most bytes of the rewritten references of one file.
 const MAX_REWRITTEN: usize = MAX_DOCUMENT;
 
-/// Members whose value is a map: its keys are no keywords.
+/// Members whose value is a map: its keys are not keywords.
 const MAPS: [&str; 15] = [
     "$defs",
     "callbacks",

@@ -129,8 +129,8 @@ pub(super) fn requires_type<T: AsRef<str>>(permitted: &[T]) -> bool {
 }
 
 /// Chooses the media type of bytes. The document permits `permitted`, or any type if it is empty.
-/// The caller's `named` type comes first, then the first permitted type that is no range. An error
-/// describes the argument.
+/// The caller's `named` type comes first, then the first permitted type other than a range. An
+/// error describes the argument.
 pub(super) fn bytes_type<T: AsRef<str>>(
     permitted: &[T],
     named: Option<&str>,
@@ -143,7 +143,7 @@ pub(super) fn bytes_type<T: AsRef<str>>(
         Some(named) if includes(named) => {
             all().find(|it| essence(it) == named.to_ascii_lowercase()).or(Some(named))
         }
-        // Bytes of every media type are these.
+        // `application/octet-stream` includes bytes of every media type.
         Some(_) => all().find(|it| essence(it) == BYTES),
         None => all().find(|it| !is_range(it)).or(includes(BYTES).then_some(BYTES)),
     };

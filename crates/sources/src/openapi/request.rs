@@ -42,7 +42,7 @@ pub(super) fn build(
         request.headers.insert(header::CONTENT_TYPE, media_type);
         request.body = Some(bytes);
     }
-    // RFC 9110, section 8.6: without it, strict servers answer 411.
+    // RFC 9110, section 8.6: without `Content-Length`, strict servers answer 411.
     let expects_body = [Method::POST, Method::PUT, Method::PATCH].contains(&request.method);
     if expects_body && request.body.as_ref().is_none_or(Bytes::is_empty) {
         request.headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));

@@ -48,7 +48,7 @@ fn flawed(status: StatusCode, media_type: &str, body: &[u8], flaw: Flaw) -> Outc
     let content = match std::str::from_utf8(body) {
         _ if body.trim_ascii().is_empty() => text_block(&format!("done (HTTP {status})")),
         Ok(text) => text_block(text),
-        // A character may be cut, and coded bytes are no text.
+        // A character may be cut. Compressed bytes are not text.
         Err(_) if is_readable(media_type) && flaw != Flaw::UnknownCoding => {
             text_block(&String::from_utf8_lossy(body))
         }
@@ -60,8 +60,8 @@ fn flawed(status: StatusCode, media_type: &str, body: &[u8], flaw: Flaw) -> Outc
     Outcome::blocks(vec![content, text_block(&note)], false)
 }
 
-/// Every form of body is a success, because the service has done the operation: an agent would
-/// repeat a failed call.
+/// Any body is a success, because the service has done the operation: an agent would repeat a
+/// failed call.
 fn success(status: StatusCode, media_type: &str, body: Vec<u8>) -> Outcome {
     let body = match body.strip_prefix(BYTE_ORDER_MARK) {
         Some(rest) => rest.to_vec(),

@@ -53,7 +53,7 @@ pub(super) struct ReadSettings<'a> {
 }
 
 impl Callable {
-    /// What the document decides about the request of a call.
+    /// The parts of a call's request that the document determines.
     fn sent(&self) -> Value {
         let Operation { method, path, parameters, body, .. } = &self.operation;
         json!({
@@ -116,7 +116,7 @@ impl Service {
         let output = operation.output.take();
         let sent = callable.sent();
         let operation = &mut callable.operation;
-        // All else is in the tool itself, and would be stored twice.
+        // Everything else is in the tool itself, and would be stored twice.
         let raw = json!({ "method": operation.method, "path": operation.path });
         let tool = DiscoveredTool {
             name: operation.name.clone(),

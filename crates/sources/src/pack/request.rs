@@ -83,7 +83,7 @@ impl Request {
                 let text = text(arguments, name)?
                     .ok_or_else(|| format!("the argument `{name}` is missing"))?;
                 // Dot segments would be removed by URL normalization, and so would line breaks and
-                // tabs, which could hide a dot segment. An empty one is no segment.
+                // tabs, which could hide a dot segment. An empty value is not a segment.
                 if matches!(text.as_str(), "" | "." | "..") || text.contains(char::is_control) {
                     return Err(format!(
                         "the argument `{name}` must not be empty, `.` or `..` in a path, or have \

@@ -45,7 +45,7 @@ pub(super) fn apply(confinement: &Confinement, guard: MetadataGuard) -> Result<(
     layer(syscalls::restrict(guard))
 }
 
-/// Tries each layer on this process, which must end afterwards.
+/// Tries each layer on this process, which must exit afterwards.
 pub(super) fn probe() -> SandboxSupport {
     let nothing = Places::default();
     let ports = Connect::Ports(BTreeSet::new());

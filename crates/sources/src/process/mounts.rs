@@ -21,7 +21,7 @@ use super::{mount_table::Mount, places::Place};
 
 /// Moves this process into a new user and mount namespace with its own user and group.
 ///
-/// After a failure the process may be in a user namespace without ids, and must end.
+/// After a failure the process may be in a user namespace without ids, and must exit.
 pub(super) fn enter() -> Result<(), String> {
     let (user, group) = (geteuid(), getegid());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)

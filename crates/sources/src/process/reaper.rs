@@ -276,7 +276,7 @@ impl Child {
     /// Signals the child's process group, unless the child has been reaped.
     fn signal_group(&self, signal: Signal) {
         if self.status.is_none() {
-            // This fails when the group has already exited, and may be ignored.
+            // This fails if the group has already exited; the error is ignored.
             kill_process_group(self.pid, signal).ok();
         }
     }

@@ -24,8 +24,8 @@ const OPEN_TREE_ATTR: c_long = 467;
 const FILE_SETATTR: c_long = 469;
 const FCHMODAT2: c_long = 452;
 
-/// Calls that look unknown: their arguments are in memory, where a filter cannot see them, and
-/// programs then use the older call.
+/// Calls that fail with `ENOSYS`, as if unknown: their arguments are in memory, where a filter
+/// cannot see them, and programs then use the older call.
 const UNKNOWN: &[c_long] = &[
     libc::SYS_clone3,
     libc::SYS_openat2,

@@ -51,8 +51,7 @@ pub async fn only_its_run_frees_a_key(storage: &dyn Storage) {
     assert_eq!(calls.claim(claim(&ann, "d", "r2")).await.unwrap(), ClaimOutcome::Spent);
 }
 
-/// A call that this process lists but does not run any more may be taken again if it may be
-/// repeated.
+/// A listed call that this process does not run any more may be taken again if it may be repeated.
 pub async fn a_repeatable_call_is_taken_again(storage: &dyn Storage) {
     let calls = storage.idempotency();
     let ann = key("ann", "k");

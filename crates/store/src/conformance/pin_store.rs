@@ -91,7 +91,7 @@ pub async fn the_newest_form_that_differs_is_noted_once(storage: &dyn Storage) {
     assert_eq!(pinned(pins, "new").await, digests(None, Some("1")), "its only form stays");
 }
 
-/// An approval covers the reviewed forms, either all or not any of them.
+/// An approval covers all reviewed forms, or fails for all.
 pub async fn an_approval_is_of_the_form_that_waits(storage: &dyn Storage) {
     let pins = &*storage.pins();
     pins.trust(&source("s"), one("a", "1"), moment(1)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Approval requests in memory; they end with the process.
+//! Approval requests in memory; they do not survive the process.
 
 use std::{collections::HashMap, sync::Arc};
 

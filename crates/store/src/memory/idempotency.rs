@@ -52,8 +52,8 @@ impl IdempotencyStore for MemoryIdempotency {
         let stored = calls.get(&claim.key).filter(|stored| !stored.is_expired(claim.now));
         let claimed = stored.map(|stored| match &stored.state {
             _ if stored.call != claim.call => ClaimOutcome::OtherCall,
-            // This process knows the calls that it runs. A listed call that does not run any more
-            // failed to free its key.
+            // This process knows the calls that it runs, so a listed call stopped before it freed
+            // its key.
             State::Running if claim.repeatable => ClaimOutcome::Taken,
             State::Running => {
                 ClaimOutcome::Lost { run: stored.run.clone(), call_id: stored.call_id.clone() }

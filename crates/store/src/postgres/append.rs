@@ -19,8 +19,9 @@ use super::{
     row::{Param, bound, digest, execute, rows, stored_time, whole},
 };
 
-/// Appends events in this order, keeps their calls open or closed, and returns their positions.
-/// Locks the tenants, and at last the position of the whole log: the caller commits next.
+/// Appends events in this order, records which calls they open and close, and returns their
+/// positions. Locks the tenants, and at last the position of the whole log: the caller commits
+/// next.
 ///
 /// # Errors
 /// Fails with a conflict when an id exists. Requires that the transaction is then rolled back.

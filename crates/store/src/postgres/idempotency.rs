@@ -218,8 +218,8 @@ async fn look(
     }
     let run: String = row.try_get(3)?;
     Ok(Some(match state {
-        // This process knows the calls that it runs. A listed call that does not run any more
-        // failed to free its key.
+        // This process knows the calls that it runs, so a listed call stopped before it freed its
+        // key.
         "running" if instance != own => ClaimOutcome::Running,
         "running" | "lost" if claim.repeatable => {
             delete(transaction, "id = $1", &[&id]).await?;

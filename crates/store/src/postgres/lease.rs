@@ -71,7 +71,7 @@ impl Lease {
         self.renewals.load(Ordering::Relaxed) >= STEADY
     }
 
-    /// Renews no more.
+    /// Stops renewing.
     pub(super) fn end(&self) {
         self.task.abort();
     }

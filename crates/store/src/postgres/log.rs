@@ -18,7 +18,7 @@ use super::{
 };
 use crate::event_text::{event_time, logged};
 
-/// The columns of a [`StoredEvent`], in the order of [`stored`]; its `prev` is the next one.
+/// The columns of a [`StoredEvent`], in the order of [`stored`]; the next column is its `prev`.
 pub(super) const COLUMNS: &str = "e.position, e.tenant, e.tenant_position, e.event_id, e.run_id, \
                                   e.sequence, e.type, e.timestamp, e.causation_id, e.payload, e.hash";
 

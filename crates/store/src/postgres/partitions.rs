@@ -46,8 +46,8 @@ pub(super) async fn ensure(client: &mut Client) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the table of tables, not `to_regclass`: its cache does not see what another process has
-/// created while this one waited for the advisory lock.
+/// Reads `pg_class`, not `to_regclass`: its cache does not see what another process has created
+/// while this one waited for the advisory lock.
 async fn missing(client: &impl GenericClient) -> Result<Vec<Missing>, Failure> {
     let sql = format!(
         "SELECT 'events_' || to_char(start, 'YYYY_MM'), start::date::text, \

@@ -16,8 +16,8 @@ use super::{
 /// The output of [`OBJECTS`] for the tables of this program, in order.
 const EXPECTED: &str = include_str!("schema/objects.txt");
 
-/// The kinds of objects that also a later migration leaves as they are: servers of both versions
-/// run while one after the other is upgraded.
+/// The kinds of objects that later migrations must not change: servers of both versions run during
+/// an upgrade.
 const FIXED: [&str; 7] =
     ["table ", "child ", "partition ", "trigger ", "rule ", "policy ", "function "];
 

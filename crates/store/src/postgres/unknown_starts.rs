@@ -1,5 +1,5 @@
 //! The starts of calls and tool sessions with an unknown outcome: the connection was lost, or the
-//! time was over, while they were committed. Their callers were refused. Those that were stored are
+//! time limit passed, during their commit. Their callers were refused. Those that were stored are
 //! closed as soon as the database answers: recovery closes only the calls of dead processes.
 
 use std::time::Duration;

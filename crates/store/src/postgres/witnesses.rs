@@ -13,7 +13,7 @@ use super::{
     row::{digest, execute, first, rows},
 };
 
-/// The longest witness to read, as of a file.
+/// The longest witness to read, as for a witness file.
 const MAX_CHARACTERS: i32 = 64 << 20;
 
 #[async_trait]

@@ -230,7 +230,7 @@ async fn transact(
     let outcome = within(async {
         let mut client = pool.get().await?;
         let appended = match try_append(&mut client, records, instance, &mut committing).await {
-            // The clock of the database has passed the end of the next month at once.
+            // The clock of the database jumped past the end of the next month.
             Err(failure) if partitions::is_missing(&failure) => {
                 partitions::ensure(&mut client).await?;
                 try_append(&mut client, records, instance, &mut committing).await

@@ -13,7 +13,7 @@ use super::{
     row::{bound, limit},
 };
 
-/// The columns of a [`StoredEvent`], in the order of [`stored`]; its `prev` is the next one.
+/// The columns of a [`StoredEvent`], in the order of [`stored`]; the next column is its `prev`.
 pub(super) const COLUMNS: &str = "position, tenant, tenant_position, event_id, run_id, sequence, \
                                   type, timestamp, causation_id, form, payload, hash";
 
@@ -63,7 +63,7 @@ pub(super) fn select(
     statement.query_and_then(params, |row| stored(row, &mut forms))?.collect()
 }
 
-/// Computes the chain of `tenant` anew from the event after position `after`, whose hash is `prev`.
+/// Recomputes the chain of `tenant` from the event after position `after`, whose hash is `prev`.
 pub(super) fn check(
     connection: &Connection,
     tenant: &TenantId,

@@ -177,7 +177,7 @@ impl Payload {
         }
         let mut split =
             Self { form: String::with_capacity(payload.len()), parts: Vec::with_capacity(64) };
-        // What lies between these two belongs to the form as it is.
+        // The text between these two positions belongs to the form unchanged.
         let (mut copied, mut place) = (0, 0);
         let mut differs = false;
         while let Some(byte) = bytes.get(place) {
@@ -229,7 +229,7 @@ impl Payload {
 
     fn push_number(&mut self, digits: &str) {
         match digits.parse::<u64>() {
-            // As it is printed again: without zeros in front.
+            // Only a number without leading zeros is printed back unchanged.
             Ok(number) if digits == "0" || !digits.starts_with('0') => {
                 self.form.push(NUMBER);
                 self.push_length(number);

@@ -192,8 +192,8 @@ fn look(
         return Ok(Seen::Decided(ClaimOutcome::OtherCall));
     }
     Ok(match stored.state.as_str() {
-        // This process knows the calls that it runs. A listed call that does not run any more
-        // failed to free its key.
+        // This process knows the calls that it runs, so a listed call stopped before it freed its
+        // key.
         "running" if stored.instance != own => Seen::Decided(ClaimOutcome::Running),
         "running" | "lost" if claim.repeatable => {
             remove(connection, stored.id)?;

@@ -165,7 +165,7 @@ impl RecordStore for SqliteStore {
         delivered: u64,
     ) -> Result<Option<Checkpoint>, StoreError> {
         let tenant = tenant.to_string();
-        // Derived open calls of a running process would be read again with every question.
+        // Derived open calls of a running process would be read again with every query.
         self.on_writer(|transaction| transaction.clear()).await?;
         let read = move |connection: &Connection| {
             let open = open_calls::first_of(connection, &tenant)?;

@@ -136,8 +136,8 @@ fn close_sessions(
     })
 }
 
-/// Appends the end of everything that `sql` selects. Its first columns are the tenant, the run and
-/// the opening event.
+/// Appends a closing event for each row of `sql`. Its first columns are the tenant, the run and the
+/// opening event.
 fn close(
     transaction: &mut WriteTransaction<'_>,
     sql: &str,

@@ -50,7 +50,7 @@ impl<'a> WriteTransaction<'a> {
         run(self.connection, "SAVEPOINT job")?;
         let outcome = work(self);
         if outcome.is_err() {
-            // A full disk can end the whole transaction; then no savepoint is left.
+            // A full disk can abort the whole transaction; then no savepoint is left.
             if self.is_over() {
                 return outcome.map(Ok);
             }
