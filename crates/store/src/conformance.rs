@@ -42,7 +42,7 @@ pub fn moment(millis: i64) -> Timestamp {
 macro_rules! storage_suite {
     ($name:ident, $engine:expr) => {
         mod $name {
-            #[expect(unused_imports, reason = "the expression decides what it needs")]
+            #[expect(unused_imports, reason = "only some expressions use these imports")]
             use super::*;
             $crate::conformance_tests!(
                 event_log,
@@ -246,7 +246,7 @@ macro_rules! approval_store_suite {
 macro_rules! conformance_tests {
     ($suite:ident, $engine:expr, [$($test:ident),* $(,)?]) => {
         mod $suite {
-            #[expect(unused_imports, reason = "the expression decides what it needs")]
+            #[expect(unused_imports, reason = "only some expressions use these imports")]
             use super::*;
             $(
                 #[tokio::test]

@@ -141,7 +141,7 @@ pub async fn only_the_last_revision_is_replaced(storage: &dyn Storage) {
     assert!(change > before);
     assert_eq!(found, Approval { revision: 1, change: found.change, ..granted.clone() });
     assert!(found.change > opened.change);
-    let unknown = Approval { id: id("nobody"), ..granted };
+    let unknown = Approval { id: id("unknown"), ..granted };
     assert!(!storage.approvals().change(unknown, Vec::new()).await.unwrap());
 }
 

@@ -191,7 +191,7 @@ pub async fn a_rotation_that_is_refused_changes_nothing(storage: &dyn Storage) {
         keys.insert(key).await.unwrap();
     }
     let epoch = storage.changes(None).await.unwrap().keys;
-    for old in ["revoked", "expired", "nothing"] {
+    for old in ["revoked", "expired", "unknown"] {
         let old = KeyId::parse(old).unwrap();
         let refused = keys.rotate(&old, key("new", 4, 10), moment(20)).await.unwrap();
         assert_eq!(refused, KeyRotation::NoActiveKey, "{old}");
@@ -244,7 +244,7 @@ pub async fn the_last_use_is_noted_and_never_goes_back(storage: &dyn Storage) {
         keys.insert(key(id, digest, i64::from(digest))).await.unwrap();
     }
     let epoch = storage.changes(None).await.unwrap().keys;
-    for (id, at) in [("a", 30), ("nothing", 40), ("a", 20)] {
+    for (id, at) in [("a", 30), ("unknown", 40), ("a", 20)] {
         keys.note_used(vec![(KeyId::parse(id).unwrap(), moment(at))]).await.unwrap();
     }
     let used: Vec<_> = keys.list().await.unwrap().iter().map(|key| key.last_used_at).collect();

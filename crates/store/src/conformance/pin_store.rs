@@ -84,7 +84,7 @@ pub async fn the_newest_form_that_differs_is_noted_once(storage: &dyn Storage) {
     let seen = SeenForm { form: form("2"), at: moment(2) };
     assert_eq!(pins.pin(&source("s"), "a").await.unwrap().unwrap().seen, Some(seen));
     pins.note(&source("s"), one("new", "1"), moment(2)).await.unwrap();
-    pins.forget(&source("s"), vec!["a".to_owned(), "new".to_owned(), "none".to_owned()])
+    pins.forget(&source("s"), vec!["a".to_owned(), "new".to_owned(), "unknown".to_owned()])
         .await
         .unwrap();
     assert_eq!(pinned(pins, "a").await, digests(Some("1"), None));

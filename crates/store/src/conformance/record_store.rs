@@ -102,7 +102,7 @@ pub async fn every_event_continues_its_tenants_chain(storage: &dyn Storage) {
         let head = storage.record().head(&tenant).await.unwrap().unwrap();
         assert_eq!((head.position, head.hash), (count as u64, prev));
     }
-    assert!(storage.record().head(&"nobody".parse().unwrap()).await.unwrap().is_none());
+    assert!(storage.record().head(&"unknown".parse().unwrap()).await.unwrap().is_none());
     assert_eq!(storage.record().last_position().await.unwrap(), 9);
     let after = StoredQuery { after: 7, ..StoredQuery::default() };
     let positions: Vec<u64> =

@@ -49,7 +49,7 @@ pub async fn runs_are_selected_and_the_newest_come_first(storage: &dyn Storage) 
         (all(), &["c", "b", "a"][..]),
         (RunQuery { limit: 2, ..all() }, &["c", "b"]),
         (RunQuery { tenant: Some(tenant("acme")), ..all() }, &["b", "a"]),
-        (RunQuery { principal: PrincipalId::parse("nobody").ok(), ..all() }, &[]),
+        (RunQuery { principal: PrincipalId::parse("unknown").ok(), ..all() }, &[]),
         (RunQuery { principal: PrincipalId::parse("ann").ok(), ..all() }, &["c", "b", "a"]),
         (RunQuery { run: RunId::parse("run-a").ok(), ..all() }, &["a"]),
         (RunQuery { state: Some(RunState::Running), ..all() }, &["c", "a"]),
