@@ -77,7 +77,7 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
-/// The options that have a variable of the environment.
+/// Options that an environment variable can set.
 const WITH_VARIABLES: [(&str, &str); 7] = [
     ("config", env::CONFIG),
     ("data_dir", env::DATA_DIR),
@@ -88,8 +88,8 @@ const WITH_VARIABLES: [(&str, &str); 7] = [
     ("client_key", env::CLIENT_KEY),
 ];
 
-/// Parses the arguments of this process. A variable that is set to nothing is not set: a service or a
-/// shell script may pass one on that was never filled.
+/// Parses the arguments of this process. An empty variable counts as unset, because services and
+/// shell scripts may pass one on.
 pub(crate) fn parse() -> Result<Args, clap::Error> {
     let mut command = Args::command();
     for (option, variable) in WITH_VARIABLES {
@@ -434,7 +434,7 @@ and the archive contain the pages.")]
 }
 
 impl Command {
-    /// Returns the output format of the command, if it prints a list.
+    /// The output format, if the command prints a list.
     pub(crate) fn output(&self) -> Option<OutputFormat> {
         let output = match self {
             Self::Tools(ToolsCommand::List(args)) => args.output,

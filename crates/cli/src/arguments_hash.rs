@@ -5,7 +5,7 @@ use toolcrib_store::key_text;
 
 use crate::{failure::advised, seal};
 
-/// Returns the form of `config`. Fails when its key is unreadable.
+/// Fails if the key in `config` is unreadable.
 pub(crate) async fn form(config: &Config) -> anyhow::Result<ArgumentsHash> {
     let Some(place) = &config.record.hash_key else { return Ok(ArgumentsHash::Plain) };
     let text = seal::text(place).await.map_err(|problem| {

@@ -69,7 +69,6 @@ struct FileCheck {
     secrets: Secrets,
 }
 
-/// Returns the configuration file at `path`, for changes.
 pub(crate) fn config_file(global: &Global, path: PathBuf, secrets: Secrets) -> ConfigFile {
     let check = FileCheck { global: global.clone(), path: path.clone(), secrets };
     ConfigFile::new(path, std::sync::Arc::new(check))

@@ -34,7 +34,7 @@ use crate::{
 /// Size limit of a response body, in bytes.
 const MAX_ANSWER: usize = 64 << 20;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Timeout of requests other than tool calls, which have none.
+/// Timeout of requests other than tool calls, which have no timeout.
 const READ_LIMIT: Duration = Duration::from_secs(30);
 
 /// A client of one server.
@@ -45,7 +45,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Creates a client of the server of `--url`; returns `None` without `--url`.
+    /// Connects to the server of `--url`; `None` without `--url`.
     pub(crate) fn connect(Context { global, printer }: &Context) -> anyhow::Result<Option<Self>> {
         let Some(typed) = &global.url else { return Ok(None) };
         let base = address(typed)?;
@@ -77,8 +77,7 @@ impl Client {
         Ok(Self { http, base, key })
     }
 
-    /// Sends `GET` to the path of `segments`, and returns the status and the body, `null` if it is not
-    /// JSON.
+    /// Sends `GET` to the path of `segments`. The body is `null` if it is not JSON.
     ///
     /// Fails without an answer within `limit`.
     pub(crate) async fn probe(
@@ -92,7 +91,6 @@ impl Client {
         Ok((status, serde_json::from_slice(&bounded(response).await?).unwrap_or_default()))
     }
 
-    /// Returns a typed client of the server's catalog.
     pub(crate) fn catalog(&self) -> anyhow::Result<toolcrib_client::Client> {
         let http = self.http.clone();
         toolcrib_client::Client::with_http(http, self.base.as_str(), self.key.clone())
@@ -121,9 +119,7 @@ impl Client {
         }
     }
 
-    /// Sends `GET` to the path of `segments` and returns the body.
-    ///
-    /// Fails when the status is not success.
+    /// Sends `GET` to the path of `segments`. Fails if the status is not success.
     pub(crate) async fn get(
         &self,
         segments: &[&str],
@@ -144,9 +140,7 @@ impl Client {
         self.request(Method::GET, url)
     }
 
-    /// Sends `GET` to the path of `segments` and returns the body as text.
-    ///
-    /// Fails when the status is not success.
+    /// As [`get`](Self::get), with the body as text.
     pub(crate) async fn text(&self, segments: &[&str]) -> anyhow::Result<String> {
         let request = self.request(Method::GET, self.path(segments)?)?;
         let response = self.sent(request.timeout(READ_LIMIT)).await?;
@@ -159,9 +153,10 @@ impl Client {
         String::from_utf8(bytes).context("the response is not text")
     }
 
-    /// Sends `GET` to the path of `segments`, and passes the parts of the body to `each` as they arrive.
+    /// Sends `GET` to the path of `segments`, and passes the parts of the body to `each` as they
+    /// arrive.
     ///
-    /// Fails when the status is not success, and when the body ends early.
+    /// Fails if the status is not success or the body is incomplete.
     pub(crate) async fn parts(
         &self,
         segments: &[&str],
@@ -180,7 +175,7 @@ impl Client {
         Ok(())
     }
 
-    /// As [`get`](Self::get), and returns the member `name` of the body.
+    /// As [`get`](Self::get), for the member `name` of the body.
     pub(crate) async fn get_member<T: DeserializeOwned>(
         &self,
         segments: &[&str],
@@ -193,7 +188,7 @@ impl Client {
             .with_context(|| format!("the server returned a response without {name}"))
     }
 
-    /// Returns the member `key` of each object in the list `name` of the response.
+    /// The member `key` of each object in the list `name` of the response.
     pub(crate) async fn get_names(
         &self,
         segments: &[&str],
@@ -204,9 +199,7 @@ impl Client {
         Ok(objects.iter().map(|object| member(object, key).to_owned()).collect())
     }
 
-    /// Sends `body` with `POST` and returns the response body.
-    ///
-    /// Fails when the status is not success.
+    /// Sends `body` with `POST`. Fails if the status is not success.
     pub(crate) async fn post(
         &self,
         segments: &[&str],
@@ -219,7 +212,7 @@ impl Client {
         self.answer(request, segments).await
     }
 
-    /// Sends `DELETE` and returns the body. Fails when the status is not success.
+    /// Sends `DELETE`. Fails if the status is not success.
     pub(crate) async fn delete(&self, segments: &[&str]) -> anyhow::Result<Value> {
         self.answer(self.request(Method::DELETE, self.path(segments)?)?, segments).await
     }
@@ -248,7 +241,7 @@ impl Client {
         request.send().await.map_err(|error| self.unreachable(error.without_url()))
     }
 
-    /// Creates the error of a server that does not answer.
+    /// The error for a server that does not answer.
     fn unreachable(&self, error: impl std::error::Error + Send + Sync + 'static) -> anyhow::Error {
         let hint = hint(&error, &self.base);
         advised_by(error, format!("the server at {} does not answer", self.base), hint)
@@ -297,7 +290,7 @@ fn refused(status: StatusCode, body: &Value, segments: &[&str]) -> anyhow::Error
     }
 }
 
-/// Returns a hint with the command that lists the objects at the path of `segments`.
+/// A hint with the command that lists the objects at the path of `segments`.
 fn list_of(segments: &[&str]) -> &'static str {
     match segments {
         ["v1", "approvals", ..] => {
@@ -310,7 +303,7 @@ fn list_of(segments: &[&str]) -> &'static str {
     }
 }
 
-/// Returns the hint for a `403` response with `details`.
+/// The hint for a `403` response with `details`.
 pub(crate) fn missing_scopes(details: &Value) -> String {
     let required = details.get("requiredScopes").and_then(Value::as_array);
     let scopes: Vec<String> = required
@@ -340,7 +333,7 @@ pub(crate) fn missing_scopes(details: &Value) -> String {
     }
 }
 
-/// Returns the hint for a `429` response with `details`.
+/// The hint for a `429` response with `details`.
 pub(crate) fn later(details: &Value) -> String {
     match details.get("retryAfterMs").and_then(Value::as_u64) {
         Some(millis) => format!("try again in {} s", millis.div_ceil(1000)),
@@ -373,7 +366,6 @@ pub(crate) fn address(typed: &str) -> anyhow::Result<Url> {
     }
 }
 
-/// Returns whether the host of `url` is a loopback address or `localhost`.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",

@@ -279,7 +279,7 @@ pub(crate) enum SourcesCommand {
     /// List the sources with their state, tools and problems
     List(Output),
 
-    /// List the sources, and fail if one is not ready or a rule matches nothing
+    /// List the sources, and fail if one is not ready or a rule matches no tool
     #[command(after_help = "\
 Examples:
   toolcrib sources check && systemctl reload toolcrib")]
@@ -362,7 +362,7 @@ The time of the last use is updated once a minute. With --sessions the command l
 stay signed in to the page; `toolcrib keys revoke` ends a session.")]
     List(KeyListArgs),
 
-    /// Replace a key by a new one; both work until the overlap ends
+    /// Replace a key by a new one; both work until the overlap is over
     #[command(after_help = "\
 Examples:
   toolcrib keys rotate KEY_ID
@@ -443,7 +443,7 @@ Examples:
         run: RunId,
     },
 
-    /// Cancel the workflows of a run; they end within a second
+    /// Cancel the workflows of a run; they stop within a second
     Cancel {
         /// Cancel the run with this id
         run: RunId,
@@ -590,11 +590,11 @@ pub(crate) struct FilterArgs {
     #[arg(long = "type", value_name = "PATTERN")]
     pub(crate) event_type: Option<String>,
 
-    /// Select only events with this status or error code, or all that were `denied` or `failed`
+    /// Select only events with this status or error code, or every `denied` or `failed` one
     #[arg(long, value_name = "STATUS")]
     pub(crate) status: Option<String>,
 
-    /// Select only calls that ran so long, such as `>1s` or `<=250ms`
+    /// Select only calls with this duration, such as `>1s` or `<=250ms`
     #[arg(long, value_name = "COMPARISON")]
     pub(crate) took: Option<String>,
 
@@ -609,7 +609,7 @@ pub(crate) struct FilterArgs {
 }
 
 impl FilterArgs {
-    /// Returns the conditions as parameters of `GET /v1/events`.
+    /// The conditions as parameters of `GET /v1/events`.
     pub(crate) fn parameters(&self) -> Vec<(&'static str, &str)> {
         let all = [
             ("query", &self.query),
@@ -628,8 +628,6 @@ impl FilterArgs {
         all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
     }
 
-    /// Returns the conditions.
-    ///
     /// # Errors
     /// An invalid condition.
     pub(crate) fn filter(&self) -> Result<EventFilter, InvalidFilter> {
@@ -712,7 +710,7 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 
-    /// Also check the checkpoints in this file, which was kept elsewhere; may be repeated
+    /// Also check the checkpoints in this file from elsewhere; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) anchor: Vec<PathBuf>,
 

@@ -24,7 +24,7 @@ Exit codes:
         /// Check this file [default: the file of --config]
         file: Option<PathBuf>,
 
-        /// Also start the sources, and report rules that match no tool
+        /// Also start the sources, and report rules without a matching tool
         #[arg(long)]
         connect: bool,
     },
@@ -46,7 +46,7 @@ pub(crate) struct InitArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) from: Vec<PathBuf>,
 
-    /// Import the servers of every file that is found, without asking
+    /// Import the servers of every file found, without a question
     #[arg(short, long, conflicts_with_all = ["from", "no_input"])]
     pub(crate) yes: bool,
 
@@ -54,11 +54,11 @@ pub(crate) struct InitArgs {
     #[arg(long)]
     pub(crate) no_input: bool,
 
-    /// Print the configuration on stdout and write nothing
+    /// Print the configuration on stdout instead of writing it
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Replace a configuration that exists, and keep it as FILE.bak
+    /// Replace an existing configuration, and keep it as FILE.bak
     #[arg(long)]
     pub(crate) force: bool,
 }

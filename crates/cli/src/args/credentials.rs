@@ -106,7 +106,7 @@ pub(crate) struct CredentialValueArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) value_env: Option<String>,
 
-    /// Read the client secret of a refresh token from this file [default: none]
+    /// Read the client secret of a refresh token from this file
     #[arg(long, value_name = "FILE")]
     pub(crate) client_secret_file: Option<PathBuf>,
 

@@ -8,7 +8,7 @@ use super::output::Output;
 /// The options of every change.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct EditArgs {
-    /// Print the changed lines and what each role would see, and write nothing
+    /// Print the changed lines and what each role would see, without writing
     #[arg(long)]
     pub(crate) dry_run: bool,
 
@@ -274,7 +274,7 @@ pub(crate) struct ToolsetAddArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RulesCommand {
-    /// Propose rules from the names, hints and descriptions of tools; write none
+    /// Propose rules from the names, hints and descriptions of tools, without writing any
     #[command(after_help = "\
 Examples:
   toolcrib rules propose

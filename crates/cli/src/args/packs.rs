@@ -79,9 +79,8 @@ pub(crate) enum PackSelector {
     Path(PathBuf),
     /// The name of an installed pack.
     Name {
-        /// The name.
         name: String,
-        /// The version, if the argument has one.
+        /// `None` if the argument names all versions.
         version: Option<String>,
     },
 }

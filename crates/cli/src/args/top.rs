@@ -11,7 +11,7 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = interval)]
     pub(crate) interval: Duration,
 
-    /// Print once, and end
+    /// Print once, and stop
     #[arg(long)]
     pub(crate) once: bool,
 

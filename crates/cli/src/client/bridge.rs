@@ -1,7 +1,7 @@
 //! A bridge from MCP over stdin and stdout to a running server.
 //!
 //! Invariant: each line of the output is a message of the server, or an error that answers a request.
-//! Invariant: a server that is away fails only the requests of that time.
+//! Invariant: an unreachable server fails only the requests of that time.
 //! Invariant (I-27): line length and the number of running requests are limited; at the limit,
 //! reading pauses.
 
@@ -38,11 +38,11 @@ const MAX_LINE: usize = 4 << 20;
 const MAX_RUNNING: usize = 256;
 /// Maximum number of messages waiting to be written.
 const MAX_WAITING: usize = 16;
-/// How long running requests may take after the input has ended.
+/// Time limit of running requests after the end of the input.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Forwards messages until `input` ends, `shutdown` is ready or `output` fails. Running requests then
-/// have 5 seconds before they are cancelled, and the session ends.
+/// Forwards messages until `input` is closed, `shutdown` is ready or `output` fails. Running
+/// requests then have 5 seconds before they are cancelled, and the session is closed.
 pub(crate) async fn run(
     endpoint: Endpoint,
     (input, output): (impl AsyncRead, impl AsyncWrite),
@@ -57,7 +57,7 @@ pub(crate) async fn run(
 
 struct Bridge {
     link: Arc<Link>,
-    /// Each returns the id of its request.
+    /// Each task returns the id of its request.
     tasks: JoinSet<Box<str>>,
     running: HashMap<Box<str>, Running>,
     /// Relays the notifications of the session.
@@ -71,7 +71,7 @@ struct Running {
     era: Era,
 }
 
-/// A task that ends when this is dropped.
+/// A task that is aborted when this is dropped.
 struct Follower(AbortHandle);
 
 impl Drop for Follower {
@@ -166,7 +166,7 @@ impl Bridge {
         }
     }
 
-    /// Waits for the running requests, up to a time limit, and ends the session.
+    /// Waits for the running requests, up to a time limit, and closes the session.
     async fn finish(mut self) {
         self.follower = None;
         for running in self.running.values().filter(|running| running.is_subscription) {

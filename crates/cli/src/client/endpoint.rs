@@ -28,7 +28,7 @@ pub(crate) struct Events {
 }
 
 impl Client {
-    /// Returns the endpoint for the whole catalog, or for the toolset `toolset`.
+    /// The endpoint for the whole catalog, or for `toolset`.
     pub(crate) fn endpoint(self, toolset: Option<&str>) -> anyhow::Result<Endpoint> {
         let segments: Vec<_> = ["mcp"].into_iter().chain(toolset).collect();
         let url = self.path(&segments)?;
@@ -71,15 +71,15 @@ impl Endpoint {
     }
 }
 
-/// Returns whether `response` is a stream of messages.
+/// Whether `response` is a stream of messages.
 pub(crate) fn is_stream(response: &Response) -> bool {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
 }
 
-/// Reads a response that is one document.
+/// Reads a response of one document.
 ///
-/// Fails if it is larger than 64 MiB, or ends early.
+/// Fails if it is larger than 64 MiB or incomplete.
 pub(crate) async fn document(response: Response) -> Result<Vec<u8>, String> {
     timeout(SILENCE, bounded(response))
         .await
@@ -92,7 +92,7 @@ impl Events {
         Self { response, parser: SseParser::new(MAX_ANSWER) }
     }
 
-    /// Returns the messages of the next chunk, often none; `None` at the end of the stream.
+    /// The messages of the next chunk, often an empty list; `None` at the end of the stream.
     ///
     /// Fails if the connection is lost, or a message is larger than 64 MiB.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>, &'static str> {

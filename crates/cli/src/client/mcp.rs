@@ -24,14 +24,13 @@ use toolcrib_mcp::{
 use super::{Client, MAX_ANSWER, READ_LIMIT, bounded, refused};
 use crate::failure::advised;
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Debug)]
 pub(crate) enum CallEnd {
     /// The tool returned a result.
     Answered {
         /// The run that contains the call's events.
         run_id: Option<String>,
-        /// The result.
         outcome: Outcome,
     },
     /// The tool did not run, or its source failed.
@@ -61,7 +60,7 @@ pub(crate) struct Listed {
 #[derive(Debug, Default)]
 pub(crate) struct McpList {
     pub(crate) tools: Vec<Listed>,
-    /// The number of tools on the first page; `None` if there are none.
+    /// The number of tools on the first page; `None` if the list is empty.
     pub(crate) first_page: Option<NonZeroUsize>,
 }
 
@@ -98,27 +97,24 @@ const MAX_LISTED: usize = 1_000_000;
 const SILENCE: Duration = Duration::from_secs(60);
 
 impl Listed {
-    /// Returns the tool id.
     pub(crate) fn tool_id(&self) -> Option<&str> {
         self.meta.get(key::TOOL_ID)?.as_str()
     }
 
-    /// Returns the id of the tool's source.
     pub(crate) fn source_id(&self) -> Option<&str> {
         self.meta.get(key::SOURCE_ID)?.as_str()
     }
 
-    /// Returns the input schema.
     pub(crate) fn input_schema(&self) -> &Value {
         &self.input_schema
     }
 
-    /// Returns the OTC id, with the version.
+    /// The OTC id with its version.
     pub(crate) fn otc_id(&self) -> Option<&str> {
         self.meta.get(key::OTC_ID)?.as_str()
     }
 
-    /// Returns the tool with this tool id, wire name or OTC id, with or without a version.
+    /// Finds a tool by tool id, wire name or OTC id, with or without a version.
     pub(crate) fn find<'a>(tools: &'a [Self], name: &str) -> Option<&'a Self> {
         let bare = |id: &str| id.split_once('@').is_some_and(|(bare, _)| bare == name);
         let by = |is_it: &dyn Fn(&Self) -> bool| tools.iter().find(|tool| is_it(tool));
@@ -130,9 +126,7 @@ impl Listed {
 }
 
 impl Client {
-    /// Returns the tools that the key may use.
-    ///
-    /// Fails when the server lists more than [`MAX_LISTED`] tools.
+    /// Lists the tools that the key may use. Fails if there are more than [`MAX_LISTED`].
     pub(crate) async fn mcp_tools(&self) -> anyhow::Result<Vec<Listed>> {
         Ok(self.mcp_list().await?.tools)
     }
@@ -263,7 +257,7 @@ fn answered(result: &RawValue) -> anyhow::Result<CallEnd> {
     Ok(CallEnd::Refused { run_id, code, message: texts.join("\n"), details })
 }
 
-/// Reads a response that is a single JSON document.
+/// Reads a response of one JSON document.
 async fn whole(response: Response) -> anyhow::Result<Reply> {
     let status = response.status();
     let bytes = bounded(response).await?;
@@ -305,7 +299,7 @@ async fn last(mut response: Response, progress: impl Fn(Progress)) -> anyhow::Re
     }
 }
 
-/// Returns the response in a message; `None` if its error is not a JSON-RPC error.
+/// `None` if the error of the message is not a JSON-RPC error.
 fn reply(incoming: &Incoming<'_>) -> Option<Reply> {
     Some(match (incoming.result, incoming.error) {
         (_, Some(error)) => Reply::Error(Some(serde_json::from_str(error.get()).ok()?)),

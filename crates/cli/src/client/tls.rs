@@ -1,5 +1,5 @@
-//! The TLS options of the client: `--ca-file`, `--client-cert` and `--client-key`. Without `--url`, the
-//! certificate of `[server] tls` is the only one that is accepted.
+//! The TLS options of the client: `--ca-file`, `--client-cert` and `--client-key`. Without `--url`,
+//! only the certificate of `[server] tls` is accepted.
 
 use std::{error::Error, io, path::Path, sync::Arc};
 
@@ -30,19 +30,17 @@ pub(crate) struct ClientTls {
     pinned: Option<ClientConfig>,
 }
 
-/// Returns whether `error` is that of a server with another certificate than the
-/// [pinned](ClientTls::pinned) one.
+/// Whether the server has another certificate than the [pinned](ClientTls::pinned) one.
 pub(crate) fn is_other_certificate(error: &anyhow::Error) -> bool {
     let tls = error.chain().find_map(tls_error);
     matches!(tls, Some(rustls::Error::InvalidCertificate(other)) if *other == OTHER)
 }
 
-/// The hint for a server that ended the connection after the handshake.
+/// The hint if the server closes the connection after the handshake.
 const NO_CERTIFICATE: &str = "if the server requires a client certificate (`client_ca` in `[server] tls`), \
                               name yours with --client-cert and --client-key";
 
-/// Returns the hint for a failed request to `base`: how to correct the TLS options, or whether the server
-/// runs.
+/// The hint for a failed request to `base`: correct the TLS options, or start the server.
 pub(crate) fn hint(error: &(dyn Error + 'static), base: &Url) -> &'static str {
     // A server of TLS 1.3 refuses a client after the handshake. HTTP/2 keeps only the words of the alert,
     // or finds its connection closed in one of several ways.
@@ -79,7 +77,7 @@ pub(crate) fn hint(error: &(dyn Error + 'static), base: &Url) -> &'static str {
     }
 }
 
-/// Returns the error of TLS in `cause`, also inside errors of sockets.
+/// Finds a TLS error in `cause`, also inside socket errors.
 fn tls_error<'a>(mut cause: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     while let Some(inner) = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
         cause = inner;
@@ -87,8 +85,8 @@ fn tls_error<'a>(mut cause: &'a (dyn Error + 'static)) -> Option<&'a rustls::Err
     cause.downcast_ref::<rustls::Error>()
 }
 
-/// Accepts one certificate, whatever its names, its authority and its dates are. The server has to
-/// prove that it has the key.
+/// Accepts one certificate, regardless of its names, authority and dates. The server has to prove
+/// that it has the key.
 #[derive(Debug)]
 struct Pin {
     certificate: CertificateDer<'static>,

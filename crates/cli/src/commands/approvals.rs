@@ -79,7 +79,7 @@ pub(crate) async fn run(mut command: ApprovalsCommand, cx: &Context) -> anyhow::
     Ok(Exit::Done)
 }
 
-/// Returns the id in `command` if it may be a prefix.
+/// The id in `command` if it may be a prefix.
 fn typed(command: &mut ApprovalsCommand) -> Option<&mut ApprovalId> {
     let id = match command {
         ApprovalsCommand::List(_) => return None,
@@ -92,7 +92,7 @@ fn typed(command: &mut ApprovalsCommand) -> Option<&mut ApprovalId> {
     prefix::is_short(id.as_str()).then_some(id)
 }
 
-/// Replaces the prefix `typed` by the id that it names, if there is one.
+/// Replaces the prefix `typed` by the id that it matches, if there is one.
 fn complete(typed: &mut ApprovalId, ids: impl IntoIterator<Item = String>) -> anyhow::Result<()> {
     if let Some(id) = prefix::resolve(typed.as_str(), "approval", ids)? {
         *typed = ApprovalId::parse(id)?;
@@ -110,7 +110,7 @@ async fn all_ids(store: &dyn Storage) -> anyhow::Result<Vec<String>> {
     }
 }
 
-/// Runs the command on a server, and returns its response.
+/// Runs the command on a server, with the server's response as the result.
 async fn there(command: &ApprovalsCommand, client: &Client) -> anyhow::Result<Value> {
     let answer = async |args: &ApprovalAnswerArgs, verdict: Verdict| {
         let mut body = json!({ "verdict": verdict });
@@ -141,7 +141,7 @@ async fn there(command: &ApprovalsCommand, client: &Client) -> anyhow::Result<Va
     }
 }
 
-/// Runs the command on the store, and returns what a server would.
+/// Runs the command on the store, with the result that a server would return.
 async fn here(
     command: &ApprovalsCommand,
     gateway: &Gateway,
@@ -187,7 +187,7 @@ async fn all(
     rows.collect()
 }
 
-/// Returns the operator as a principal in the tenant of `approval`.
+/// The operator as a principal in the tenant of `approval`.
 async fn operator_for(approval: &ApprovalId, store: &dyn Storage) -> anyhow::Result<Principal> {
     let unknown =
         || advised("there is no such approval", "`toolcrib approvals list` shows the approvals");
@@ -202,7 +202,7 @@ async fn operator_for(approval: &ApprovalId, store: &dyn Storage) -> anyhow::Res
     }
 }
 
-/// How many approvals of a server are searched for one that a prefix names: a page of the server.
+/// How many approvals of a server are searched for a prefix: one page of the server.
 const NEWEST: &str = "500";
 
 const COLUMNS: &[Column<Value>] = &[

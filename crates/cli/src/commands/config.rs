@@ -60,7 +60,6 @@ pub(crate) async fn run(command: ConfigCommand, cx: &Context) -> anyhow::Result<
     }
 }
 
-/// Returns the JSON Schema of configuration files as text.
 pub(super) fn schema_text() -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(&toolcrib_gateway::config::schema())? + "\n")
 }
@@ -80,7 +79,7 @@ const WARNINGS: u8 = 3;
 struct SourceFindings {
     /// Sources that are not ready.
     errors: Vec<String>,
-    /// Problems of ready sources, and grants and lists that match nothing.
+    /// Problems of ready sources, and grants and lists without a match.
     problems: Vec<String>,
     /// Remarks that need no action.
     notes: Vec<String>,
@@ -107,7 +106,7 @@ fn refused(error: &ConfigError, printer: Printer) -> anyhow::Result<Exit> {
     Ok(Exit::Failed)
 }
 
-/// Starts the sources of `config`, and returns their problems and notes.
+/// Starts the sources of `config`, and collects their problems and notes.
 async fn connected(
     config: Config,
     data_dir: &Path,
@@ -124,7 +123,7 @@ async fn connected(
         .await
 }
 
-/// Returns how long to wait until each source has listed its tools or failed.
+/// How long to wait until each source has listed its tools or failed.
 fn timeout(config: &Config) -> Duration {
     let slowest = config.sources.iter().map(|source| source.spec.limits.connect_timeout).max();
     // Connecting and listing each have this limit.

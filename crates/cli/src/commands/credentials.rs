@@ -60,7 +60,7 @@ pub(crate) async fn run(command: CredentialsCommand, cx: &Context) -> anyhow::Re
     settings::no_url(&cx.global, "credentials are managed")?;
     let settings = Settings::load(&cx.global)?;
     let config = &settings.config;
-    // Of `set`, read before its store is created.
+    // The value of `set`, read before its store is created.
     let mut value = None;
     let with = |seal_keys| Options { seal_keys, ..Options::default() };
     let store = match &command {

@@ -1,12 +1,12 @@
 //! Decodes the files of clients: UTF-8 or UTF-16, with or without a byte order mark.
 
-/// Returns the text; `None` if the bytes are in neither encoding.
+/// `None` if the bytes are in neither encoding.
 pub(crate) fn decoded(bytes: Vec<u8>) -> Option<String> {
     match bytes.as_slice() {
         [0xef, 0xbb, 0xbf, text @ ..] => String::from_utf8(text.to_vec()).ok(),
         [0xff, 0xfe, text @ ..] => utf16(text, u16::from_le_bytes),
         [0xfe, 0xff, text @ ..] => utf16(text, u16::from_be_bytes),
-        // JSON, YAML and TOML begin with a character of ASCII.
+        // JSON, YAML and TOML start with an ASCII character.
         [first, 0, ..] if *first != 0 => utf16(&bytes, u16::from_le_bytes),
         [0, second, ..] if *second != 0 => utf16(&bytes, u16::from_be_bytes),
         _ => String::from_utf8(bytes).ok(),

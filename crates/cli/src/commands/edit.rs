@@ -40,8 +40,8 @@ pub(super) async fn run(
     run_drafted(cx, args, |_, config| Ok((changes(config)?, Vec::new()))).await
 }
 
-/// Makes the change of a role that `change` returns, which may name tools. With `own_scope`, these get
-/// a separate scope where others require the same.
+/// Makes the change of a role that `change` returns, which may name tools. With `own_scope`, these
+/// get a separate scope if other tools require the same.
 pub(super) async fn run_named(
     cx: &Context,
     args: &EditArgs,
@@ -83,8 +83,8 @@ pub(super) async fn run_named(
     .await
 }
 
-/// Makes the changes that `draft` returns for the gateway of the current configuration; there is none
-/// with `--no-connect`, and while the current file is invalid.
+/// Makes the changes that `draft` returns. `draft` gets no gateway with `--no-connect`, or if the
+/// current file is invalid.
 async fn run_drafted(
     cx: &Context,
     args: &EditArgs,
@@ -161,11 +161,11 @@ async fn preview(
 struct Draft {
     text: String,
     diff: Vec<Hunk>,
-    /// The reach of a role that is made from named tools.
+    /// The reach of a role from named tools.
     reach: Vec<RoleReach>,
 }
 
-/// A change that is ready to be written.
+/// A change, ready to be written.
 struct Edit<'a> {
     file: &'a ConfigFile,
     before: &'a str,
@@ -264,7 +264,7 @@ impl Edit<'_> {
     }
 }
 
-/// Prints the tools that a role would reach without being made for them.
+/// Prints the tools that a role would reach in addition to the named ones.
 fn print_reach(reach: &RoleReach, printer: Printer) -> anyhow::Result<()> {
     let RoleReach { role, others, suggestion, .. } = reach;
     if others.is_empty() {
@@ -298,15 +298,15 @@ fn beyond(reach: &RoleReach) -> anyhow::Error {
     )
 }
 
-/// The record of the changes that the operator makes.
+/// The event log for changes by the operator.
 struct EditLog {
     store: Arc<dyn Storage>,
     operator: Principal,
 }
 
 impl EditLog {
-    /// Opens the store of `config`, if there is one. With `optional`, one that cannot be opened is only
-    /// a warning.
+    /// Opens the store of `config`, if there is one. With `optional`, a store that cannot be opened
+    /// is only a warning.
     async fn open(
         config: &Config,
         optional: bool,
@@ -335,8 +335,8 @@ impl EditLog {
     }
 }
 
-/// Puts `text` in place after its event is durable; `hashes` are those of the texts before and after.
-/// Returns the name of the copy of the text before.
+/// Puts `text` in place after its event is durable; `hashes` are those of the texts before and
+/// after. Returns the name of the copy of the text before.
 async fn place(
     file: &ConfigFile,
     hashes: (&str, &str),
@@ -421,7 +421,7 @@ fn problem(Problem { line, key, message, .. }: &Problem) -> Json {
     json!({ "line": line, "key": key, "message": message })
 }
 
-/// Returns whether the user confirms the change on the terminal.
+/// Whether the user confirms the change on the terminal.
 fn confirmed(file: &ConfigFile, printer: Printer) -> anyhow::Result<bool> {
     if printer.wants_json() || !printer.can_ask() {
         return Err(usage(
@@ -431,7 +431,7 @@ fn confirmed(file: &ConfigFile, printer: Printer) -> anyhow::Result<bool> {
     Ok(printer.is_confirmed(&format!("Write {}?", file.path().display()))?)
 }
 
-/// Returns the settings of `--set` and `--unset`.
+/// The settings of `--set` and `--unset`.
 pub(super) fn settings_of(args: &SettingArgs) -> anyhow::Result<Map<String, Json>> {
     let mut settings = Map::new();
     for text in &args.set {
@@ -471,12 +471,12 @@ fn put(settings: &mut Map<String, Json>, key: &str, value: Json) -> anyhow::Resu
     }
 }
 
-/// Returns `text` as a TOML value; anything else is a text.
+/// Parses `text` as a TOML value; any other text becomes a string.
 fn toml_value(text: &str) -> Json {
     let table: Option<toml::Table> = toml::from_str(&format!("x = {text}")).ok();
     let value = table.filter(|table| table.len() == 1).and_then(|mut table| table.remove("x"));
     match value.and_then(|value| serde_json::to_value(value).ok()) {
-        // Dates have no JSON form of their own.
+        // Dates have no JSON form.
         Some(value) if !value.to_string().contains("$__toml_private") => value,
         _ => text.into(),
     }

@@ -51,7 +51,7 @@ pub(crate) async fn run(args: &ExplainArgs, cx: &Context) -> anyhow::Result<Exit
     }
 }
 
-/// Returns the server's explanation for the caller, or for another principal of its tenant.
+/// The server's explanation for the caller, or for another principal of its tenant.
 async fn remote(args: &ExplainArgs, client: &Client, printer: Printer) -> anyhow::Result<Value> {
     let for_the_store = args.tenant.is_some()
         || (args.key_id.is_some() && args.principal.is_none())
@@ -97,7 +97,7 @@ async fn remote(args: &ExplainArgs, client: &Client, printer: Printer) -> anyhow
     Ok(explanation)
 }
 
-/// A role as a server lists it.
+/// A role in the response of a server.
 #[derive(Deserialize)]
 struct GivenRole {
     name: String,
@@ -123,7 +123,7 @@ fn name_roles(explanation: &mut Value, roles: &BTreeMap<String, Vec<Grant>>) {
     }
 }
 
-/// Returns the one of `known` that `typed` is or begins; `typed` if there is none.
+/// Completes `typed` to the one of `known` that it equals or starts; `typed` if none matches.
 fn completed(typed: &KeyId, known: impl IntoIterator<Item = String>) -> anyhow::Result<KeyId> {
     let found = prefix::resolve(typed.as_str(), "key", known)?;
     Ok(found.map(KeyId::parse).transpose()?.unwrap_or_else(|| typed.clone()))
@@ -165,7 +165,7 @@ async fn here(args: &ExplainArgs, cx: &Context) -> anyhow::Result<Value> {
     Ok(explanation)
 }
 
-/// Returns the principal to explain, and the identity step with the validity of its key.
+/// The principal to explain, and the identity step with the validity of its key.
 async fn identify(args: &ExplainArgs, config: &Config) -> anyhow::Result<(Principal, Step)> {
     if !args.scopes.is_empty() || !args.roles.is_empty() {
         let id = match &args.principal {
@@ -191,9 +191,9 @@ async fn identify(args: &ExplainArgs, config: &Config) -> anyhow::Result<(Princi
     Ok((who, identity(&key, config)))
 }
 
-/// Returns the key that the arguments select.
+/// Selects the key of the arguments.
 ///
-/// Prefers valid keys. Fails when no key matches, or when valid keys differ in scopes or roles.
+/// Prefers valid keys. Fails if no key matches, or if valid keys differ in scopes or roles.
 fn chosen(args: &ExplainArgs, keys: &[KeyRecord]) -> anyhow::Result<KeyRecord> {
     let now = Utc::now();
     let known = keys.iter().filter(|key| key.session.is_none()).map(|key| key.id.to_string());

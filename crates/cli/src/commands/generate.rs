@@ -67,7 +67,7 @@ fn pretty(value: &Value) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
-/// Returns the help of every command as Markdown.
+/// The help of every command as Markdown.
 fn reference() -> String {
     let mut root = Args::command().term_width(100).disable_help_subcommand(true);
     root.build();

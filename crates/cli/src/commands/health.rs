@@ -1,6 +1,6 @@
 //! `health`: requests the state of a running server, as a probe does.
 //!
-//! Invariant: no key is sent, and nothing is written.
+//! Invariant: the command sends no key and writes no file.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -49,7 +49,7 @@ pub(crate) async fn run(args: &HealthArgs, cx: &Context) -> anyhow::Result<Exit>
     Ok(if is_success { Exit::Done } else { Exit::Failed })
 }
 
-/// Returns the address of a server of this machine that listens on `listen`.
+/// The address of a server of this machine that listens on `listen`.
 fn local(server: &ServerConfig) -> anyhow::Result<Url> {
     let listen = server.listen;
     if listen.port() == 0 {
@@ -68,8 +68,8 @@ fn local(server: &ServerConfig) -> anyhow::Result<Url> {
     Url::parse(&format!("{scheme}://{address}")).context("`[server] listen` is not an address")
 }
 
-/// Returns the TLS options for a server with the certificate `tls`. The server is on this machine, so
-/// its certificate need not have the name of this machine.
+/// The TLS options for a server with the certificate `tls`. The server is on this machine, so its
+/// certificate need not have the name of this machine.
 fn own_tls(tls: Option<&TlsConfig>, global: &Global) -> anyhow::Result<ClientTls> {
     match tls {
         None => ClientTls::read(global),
@@ -82,7 +82,7 @@ fn own_tls(tls: Option<&TlsConfig>, global: &Global) -> anyhow::Result<ClientTls
     }
 }
 
-/// Returns the line for people: the server's own word, and its reason or warning.
+/// The line for people: the server's word, and its reason or warning.
 fn summary(code: u16, body: &Value) -> String {
     let state = match member(body, "status") {
         "" => format!("status {code}"),

@@ -101,7 +101,7 @@ impl Link {
     }
 
     /// Lists the tools, for the arguments that headers repeat. Clients over stdio send no headers.
-    /// Returns `None` if the tool of `request` has no such argument.
+    /// `None` if the tool of `request` has no such argument.
     async fn read_marks(&self, request: &Request) -> Option<()> {
         let (mut marked, mut cursor) = (HashMap::new(), None);
         for _ in 0..MAX_PAGES {
@@ -158,7 +158,7 @@ impl Link {
         Err(lost("the server ended the answer"))
     }
 
-    /// Writes a response that is one document.
+    /// Writes a response of one document.
     pub(super) async fn pass_document(
         &self,
         request: &Request,

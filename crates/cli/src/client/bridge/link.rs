@@ -32,7 +32,7 @@ pub(super) enum Answer {
     Stream(Events),
 }
 
-/// A session of the server; the default is none.
+/// A session of the server. The default means that there is no session.
 #[derive(Clone, Default)]
 pub(super) struct Session {
     pub(super) id: Option<HeaderValue>,
@@ -42,26 +42,24 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Returns the headers of its requests.
     pub(super) fn headers(&self) -> HeaderMap {
         let values = [(header::SESSION_ID, &self.id), (header::PROTOCOL_VERSION, &self.version)];
         values.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
     }
 
-    /// Returns whether `response` says that the server does not have the session.
     pub(super) fn is_lost(&self, response: &Response) -> bool {
         self.id.is_some() && response.status() == StatusCode::NOT_FOUND
     }
 }
 
-/// A response that is one document.
+/// A response of one document.
 pub(super) struct Document {
     pub(super) status: StatusCode,
     pub(super) body: Vec<u8>,
 }
 
 impl Document {
-    /// Returns the revision that the answer to a handshake chooses; `None` if it has refused.
+    /// The revision that the answer to a handshake chooses; `None` if the answer is an error.
     pub(super) fn version(&self) -> Option<HeaderValue> {
         let incoming: Incoming<'_> = serde_json::from_slice(&self.body).ok()?;
         let result: Value = serde_json::from_str(incoming.result.map(RawValue::get)?).ok()?;
@@ -69,7 +67,7 @@ impl Document {
         header_value(version.unwrap_or(LATEST_LEGACY))
     }
 
-    /// Returns the error of a refused handshake.
+    /// The error of a refused handshake.
     pub(super) fn refusal(&self) -> RpcError {
         let incoming = serde_json::from_slice::<Incoming<'_>>(&self.body).ok();
         match incoming.and_then(|incoming| incoming.error) {
@@ -79,7 +77,7 @@ impl Document {
     }
 }
 
-/// Creates the error for a request that the server has not answered.
+/// The error for a request that the server has not answered.
 pub(super) fn unavailable(reason: impl Into<Cow<'static, str>>) -> RpcError {
     RpcError::new(code::INTERNAL, reason)
 }

@@ -38,7 +38,7 @@ pub(super) struct Notification {
     pub(super) body: Vec<u8>,
 }
 
-/// A line that is no message.
+/// An invalid line.
 pub(super) struct InvalidLine {
     /// The id, as JSON text.
     pub(super) id: Option<Box<str>>,
@@ -88,7 +88,6 @@ impl Message {
 }
 
 impl Request {
-    /// Returns the headers of a request of the stateless revision.
     pub(super) fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let mut insert = |name, text: Option<&str>| {
@@ -102,18 +101,17 @@ impl Request {
         headers
     }
 
-    /// Returns the tool, prompt or resource that the request names.
+    /// The tool, prompt or resource that the request names.
     pub(super) fn name(&self) -> Option<&str> {
         self.params.get(method::named_parameter(&self.method)?)?.as_str()
     }
 
-    /// Returns the arguments of a call.
     pub(super) fn arguments(&self) -> Option<&Map<String, Value>> {
         self.params.get("arguments").and_then(Value::as_object)
     }
 }
 
-/// Returns the revision that a request of the stateless revision names.
+/// The revision that a request of the stateless revision names.
 fn revision(params: &Map<String, Value>) -> Option<&str> {
     params.get(meta::META)?.get(meta::PROTOCOL_VERSION)?.as_str()
 }
@@ -126,7 +124,7 @@ fn era(params: &Map<String, Value>) -> Era {
     }
 }
 
-/// Returns `text` as the value of a header, if it can be one.
+/// `None` if `text` cannot be the value of a header.
 pub(super) fn header_value(text: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(text).ok()
 }

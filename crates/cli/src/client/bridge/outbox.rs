@@ -13,8 +13,8 @@ use toolcrib_mcp::message::{self, RpcError};
 pub(super) struct Outbox(pub(super) mpsc::Sender<Vec<u8>>);
 
 impl Outbox {
-    /// Queues `message`, which becomes one line. Fails silently if the output is closed: the bridge
-    /// then ends.
+    /// Queues `message`, which becomes one line. A closed output is ignored here: it stops the
+    /// bridge.
     pub(super) async fn send(&self, mut message: Vec<u8>) {
         // Line breaks of JSON are between its tokens.
         for byte in &mut message {
@@ -32,7 +32,7 @@ impl Outbox {
     }
 }
 
-/// Writes messages until all senders are gone.
+/// Writes messages until all senders are dropped.
 pub(super) async fn write(
     mut messages: mpsc::Receiver<Vec<u8>>,
     output: impl AsyncWrite,

@@ -22,7 +22,7 @@ use crate::client::endpoint::{Events, is_stream};
 
 /// The pause before the stream of notifications is opened again.
 const PAUSE: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(15));
-/// How long the end of a session may take.
+/// Time limit for closing a session.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 impl Link {
@@ -57,7 +57,7 @@ impl Link {
         Ok(opened)
     }
 
-    /// Sends `initialize`. A session without a version is none.
+    /// Sends `initialize`. A response without a version opens no session.
     async fn handshake(&self, initialize: Arc<[u8]>) -> Result<(Session, Document), RpcError> {
         let response = self.post(HeaderMap::new(), initialize.to_vec()).await?;
         let id = response.headers().get(header::SESSION_ID).cloned();
@@ -75,8 +75,8 @@ impl Link {
         Ok((session, answer))
     }
 
-    /// Relays the notifications of the session, over a stream that is opened again whenever it ends.
-    /// Returns when the server has no such stream.
+    /// Relays the notifications of the session, and reopens the stream whenever it closes. Stops if
+    /// the server has no such stream.
     pub(super) async fn follow(&self) {
         let mut failures = 0;
         loop {
@@ -110,11 +110,11 @@ impl Link {
         }
     }
 
-    /// Ends the session at the server, if there is one.
+    /// Closes the session at the server, if there is one.
     pub(super) async fn end_session(&self, session: &Session) {
         if session.id.is_some() {
             let ended = self.endpoint.send(Method::DELETE, session.headers(), Vec::new());
-            // The server ends it by itself after a while.
+            // The server closes an abandoned session after a while.
             tokio::time::timeout(FAREWELL, ended).await.ok();
         }
     }

@@ -27,7 +27,7 @@ use crate::{
     target::Target,
 };
 
-/// Appends events to lines. Returns how many were malformed.
+/// Appends events to lines; the result is the number of malformed events.
 type WriteEvents = fn(&[StoredEvent], &mut Vec<u8>) -> anyhow::Result<usize>;
 
 pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyhow::Result<()> {
@@ -110,7 +110,8 @@ async fn table(args: &ExportArgs, log: &Log, printer: Printer) -> anyhow::Result
     }
 }
 
-/// Appends the events to `lines` as bare RunEvents, one per line. Returns how many were malformed.
+/// Appends the events to `lines` as bare RunEvents, one per line; the result is the number of
+/// malformed events.
 fn write_bare(events: &[StoredEvent], lines: &mut Vec<u8>) -> anyhow::Result<usize> {
     let mut left_out = 0;
     for event in events {
@@ -184,7 +185,7 @@ impl Log {
         Ok(())
     }
 
-    /// Returns the next page of events after `after`, with their positions.
+    /// The next page of events after `after`, with their positions.
     async fn stored(&self, after: u64) -> anyhow::Result<Stored> {
         match &self.target {
             Target::Store(_, store) if self.conditions.filter.is_empty() => {
@@ -218,7 +219,7 @@ pub(super) struct Stored {
     pub(super) next: u64,
 }
 
-/// Returns the checkpoints of the key's tenant from a server.
+/// Reads the checkpoints of the key's tenant from a server.
 pub(super) async fn checkpoints(client: &Client) -> anyhow::Result<Vec<Checkpoint>> {
     let mut checkpoints: Vec<Checkpoint> = Vec::new();
     loop {
@@ -233,7 +234,7 @@ pub(super) async fn checkpoints(client: &Client) -> anyhow::Result<Vec<Checkpoin
     }
 }
 
-/// Returns a page of events of the key's tenant from a server, with their hashes.
+/// Reads a page of events of the key's tenant from a server, with their hashes.
 pub(super) async fn remote(
     client: &Client,
     after: u64,

@@ -11,7 +11,7 @@ use toolcrib_core::{
 
 use crate::text::counted;
 
-/// Returns an event as one line of text; `tenant` is shown if it is given.
+/// An event as one line of text, with `tenant` if it is given.
 pub(crate) fn event_line(event: &RunEvent, tenant: Option<&TenantId>) -> String {
     let at = event.timestamp.to_rfc3339_opts(SecondsFormat::Millis, true);
     let tenant = tenant.map(|tenant| format!("{tenant:<12}  ")).unwrap_or_default();
@@ -127,12 +127,11 @@ fn describe_rejection(rejected: &ApprovalRejected) -> String {
     }
 }
 
-/// Returns the text of `value`; empty if there is none.
 fn optional<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
     value.map(text).unwrap_or_default()
 }
 
-/// Returns the name that `value`, of an enumeration, has in JSON.
+/// The name that `value`, of an enumeration, has in JSON.
 fn word(value: impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => word,

@@ -76,7 +76,7 @@ impl Log {
         Self { target, tenant, conditions, search: OnceLock::new() }
     }
 
-    /// Returns a page of matching events of `store`, the target of this log.
+    /// Finds a page of matching events in `store`, the target of this log.
     pub(super) async fn find(
         &self,
         store: &dyn Storage,
@@ -138,7 +138,7 @@ impl Log {
 }
 
 impl Events {
-    /// `next` is where to continue if there are none.
+    /// `next` is where to continue if `events` is empty.
     fn new(events: Vec<event::LoggedEvent>, next: u64) -> Self {
         let next = events.last().map_or(next, |last| last.position.max(next));
         let events =

@@ -115,8 +115,8 @@ pub(super) async fn run(args: &VerifyArgs, cx: &Context) -> anyhow::Result<Exit>
     })
 }
 
-/// Returns the public key of the store of `global`, if the signing key is readable. Verification does
-/// not require it.
+/// The public key of the store of `global`, if the signing key is readable. Verification does not
+/// require it.
 async fn own_key(global: &Global) -> Option<[u8; 32]> {
     let config = Settings::load(global).ok()?.config;
     signing::existing(&config).await.ok()?.map(|key| key.public())
@@ -201,7 +201,7 @@ struct Witnesses {
 }
 
 /// Reads the witness next to the store, and those in a shared store. Verification does not require
-/// any, so an unreadable file is the same as none.
+/// a witness, so an unreadable file counts as missing.
 async fn witnesses(
     config: &Config,
     store: &dyn Storage,
@@ -231,7 +231,7 @@ async fn witnesses(
     Ok(read)
 }
 
-/// Returns whether the last checkpoint of any tenant is signed with `key`.
+/// Whether the last checkpoint of any tenant is signed with `key`.
 async fn signed_by(store: &dyn RecordStore, key: &[u8; 32]) -> anyhow::Result<bool> {
     let mut after = None;
     loop {
@@ -294,9 +294,9 @@ async fn on_server(
     }
 }
 
-/// Verifies an export, whose checkpoints precede its events. It may begin and, with `--to`, end at any
-/// position. Returns the time of its newest event, too: when it was made is not known, and its verdict
-/// must not change with its age.
+/// Verifies an export, whose checkpoints precede its events. It may start and, with `--to`, stop at
+/// any position. Also returns the time of the newest event: the time of the export is unknown, and
+/// the verdict must not change with its age.
 fn exported(
     args: &VerifyArgs,
     path: &Path,
@@ -371,7 +371,7 @@ fn public_key(path: &Path) -> anyhow::Result<[u8; 32]> {
         .advise(format!("{} is not a public key", path.display()), "`toolcrib audit key` prints it")
 }
 
-/// The answer of `GET /v1/record/checkpoints`.
+/// The response of `GET /v1/record/checkpoints`.
 #[derive(Deserialize)]
 struct CheckpointAnswer {
     checkpoints: Vec<Checkpoint>,
@@ -383,7 +383,7 @@ fn read_anchor(path: &Path, into: &mut Vec<Checkpoint>, printer: Printer) -> any
     let before = into.len();
     for (number, line) in open(path)?.lines().enumerate() {
         let line = line.with_context(|| format!("{} cannot be read", path.display()))?;
-        // The answer of a server is one line, and an export has events after its checkpoints.
+        // The response of a server is one line, and an export has events after its checkpoints.
         if let Ok(CheckpointAnswer { checkpoints }) = serde_json::from_str(&line) {
             into.extend(checkpoints);
             continue;
@@ -459,7 +459,7 @@ fn print(
     Ok(())
 }
 
-/// Returns the verdict as text.
+/// The verdict as text.
 fn explain(report: &Report, verdict: Verdict, interval: Duration, is_file: bool) -> String {
     let unsigned: u64 = report.tenants.iter().map(|it| it.unsigned).sum();
     let events = counted(unsigned, "event");

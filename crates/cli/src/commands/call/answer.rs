@@ -15,7 +15,7 @@ use crate::{
 pub(super) const SEE_SCHEMA: &str = "see the schema with `toolcrib tools show`";
 pub(super) const SEE_SOURCES: &str = "see the details with `toolcrib sources check`";
 
-/// Returns a hint with the requester of `approval` and the principals that can grant it.
+/// A hint with the requester of `approval` and the principals that can grant it.
 pub(super) fn see_approval(approval: Option<&Value>) -> String {
     let text = |name| approval.and_then(|it| it.get(name)).and_then(Value::as_str);
     let (Some(id), Some(principal)) = (text("approvalId"), text("principal")) else {

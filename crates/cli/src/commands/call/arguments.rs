@@ -40,9 +40,9 @@ impl Typed {
         Ok(typed)
     }
 
-    /// Returns the arguments for a tool with this input schema.
+    /// Converts the arguments for a tool with this input schema.
     ///
-    /// Fails when a value does not fit its type, or when an argument is repeated.
+    /// Fails if a value does not fit its type, or an argument is repeated.
     pub(super) fn for_schema(self, schema: Option<&Value>) -> anyhow::Result<Value> {
         let mut arguments = self.document;
         for (key, text) in self.pairs {
@@ -56,7 +56,7 @@ impl Typed {
     }
 }
 
-/// Returns the text of a value: `@FILE`, `@-`, `@@…`, or the value itself.
+/// Reads the text of a value: `@FILE`, `@-`, `@@…`, or the value itself.
 fn text_of(value: &str) -> anyhow::Result<String> {
     match value.strip_prefix('@') {
         None => Ok(value.to_owned()),
@@ -102,7 +102,7 @@ fn value(key: &str, text: String, schema: Option<&Value>) -> anyhow::Result<Valu
     })
 }
 
-/// Returns the types in `schema`; empty if it has none.
+/// The types in `schema`; empty if it has no type.
 fn types(schema: Option<&Value>) -> Vec<&str> {
     match schema.and_then(|schema| schema.get("type")) {
         Some(Value::String(name)) => vec![name],

@@ -8,12 +8,12 @@ use toolcrib::ClientSetup;
 const ADDRESS: &str = "http://127.0.0.1:8808";
 const KEY: &str = "YOUR_KEY";
 
-/// Words about a client that only its page has.
+/// Texts about a client for its page only.
 struct Notes {
     id: &'static str,
     /// How a reader sees that it works.
     check: &'static str,
-    /// What the tests run, or why they run nothing.
+    /// What the tests run, or why they do not.
     tested: &'static str,
 }
 
@@ -101,7 +101,7 @@ const NOTES: &[Notes] = &[
     },
 ];
 
-/// Returns the pages with their paths in the tree: one for each client, and their list.
+/// The pages with their paths in the tree: one for each client, and their list.
 pub(super) fn pages() -> Vec<(String, String)> {
     let clients = toolcrib::client_setups();
     let mut list = INTRODUCTION.to_owned();

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-/// The beginning of the page.
+/// The first part of the page.
 const INTRODUCTION: &str = "\
 # Configuration
 
@@ -27,7 +27,7 @@ reloads. `cargo xtask gen` writes this page from the types of the program.
 | place of a key | `{ file = \"path\" }`, `{ env = \"NAME\" }` or `{ command = [\"program\", \"argument\"] }` |
 ";
 
-/// Returns the page as Markdown.
+/// The page as Markdown.
 pub(super) fn page(schema: &Value) -> String {
     let mut page = Page { schema, tables: Vec::new() };
     page.collect("", schema, 2);
@@ -41,7 +41,7 @@ struct Page<'a> {
     tables: Vec<Table<'a>>,
 }
 
-/// A type that is a table of the configuration file.
+/// A type that becomes a table of the configuration file.
 struct Table<'a> {
     name: &'a str,
     heading: String,
@@ -50,7 +50,7 @@ struct Table<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// Adds the tables of a type that is a table at `path`.
+    /// Adds the tables of a type for the table at `path`.
     fn collect(&mut self, path: &str, described: &'a Value, level: usize) {
         for (key, member) in members(described) {
             let forms = self.forms(member);
@@ -90,8 +90,8 @@ impl<'a> Page<'a> {
         text
     }
 
-    /// Returns the variants of a member whose keys depend on the kind of source: the names and the
-    /// type of each. A type that is the variant of several kinds is listed once.
+    /// The variants of a member whose keys depend on the kind of source: names and type of each. A
+    /// type shared by several kinds is listed once.
     fn forms(&self, member: &Value) -> Vec<(Vec<String>, &'a str)> {
         let mut forms: Vec<(Vec<String>, &str)> = Vec::new();
         let name = reference(member).unwrap_or_default();
@@ -109,7 +109,7 @@ impl<'a> Page<'a> {
         forms
     }
 
-    /// Returns the words that a value can be.
+    /// The words that a value can be.
     fn words(&self, member: &'a Value) -> Vec<&'a Value> {
         let list = |key| member.get(key).and_then(Value::as_array).into_iter().flatten();
         let inner = list("oneOf").chain(list("anyOf"));
@@ -123,19 +123,19 @@ impl<'a> Page<'a> {
         self.schema.pointer(&format!("/$defs/{name}"))
     }
 
-    /// Returns the schema of a type that is a table.
+    /// The schema of a type that becomes a table.
     fn described(&self, name: &str) -> Option<&'a Value> {
         let described = self.definition(name)?;
         described.get("properties").is_some().then_some(described)
     }
 
-    /// Returns the anchor of the section of a type.
+    /// The anchor of the section of a type.
     fn anchor(&self, name: &str) -> Option<String> {
         let table = self.tables.iter().find(|table| table.name == name)?;
         Some(anchor(&table.heading))
     }
 
-    /// Returns the type of a value as text.
+    /// The type of a value as text.
     fn kind(&self, member: &'a Value) -> String {
         if let Some(anchor) = reference(member).and_then(|name| self.anchor(name)) {
             return format!("[table](#{anchor})");
@@ -167,7 +167,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Returns the table of a member: `[key]`, `[[key]]` or `[key.NAME]`.
+/// The table of a member: `[key]`, `[[key]]` or `[key.NAME]`.
 fn inner<'a>(path: &str, key: &str, member: &'a Value, level: usize) -> Option<Table<'a>> {
     let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
     if let Some(name) = reference(member) {
@@ -182,13 +182,13 @@ fn inner<'a>(path: &str, key: &str, member: &'a Value, level: usize) -> Option<T
     Some(Table { name, heading: format!("`[{path}]`"), path, level })
 }
 
-/// Returns the properties of a type, in source order.
+/// The properties of a type, in source order.
 fn members(described: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let members = described.get("properties").and_then(Value::as_object);
     members.into_iter().flat_map(Map::iter).map(|(key, member)| (key.as_str(), member))
 }
 
-/// Returns the name of the type that a member refers to.
+/// The name of the type that a member refers to.
 fn reference(member: &Value) -> Option<&str> {
     let direct = member.get("$ref").and_then(Value::as_str);
     let others = member.get("anyOf").and_then(Value::as_array).into_iter().flatten();
@@ -213,7 +213,7 @@ fn plural(kind: &str) -> String {
 fn default(member: &Value) -> String {
     match (member.get("x-default").and_then(Value::as_str), member.get("default")) {
         (Some(words), _) => words.to_owned(),
-        // The table has defaults of its own.
+        // The defaults are those of the table.
         _ if member.get("$ref").is_some() && !member["default"].is_string() => String::new(),
         (None, Some(Value::Null) | None) => "none".to_owned(),
         (None, Some(value)) if *value == json!([]) || *value == json!({}) => "none".to_owned(),
@@ -230,7 +230,7 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// Returns the anchor that GitHub derives from a heading.
+/// The anchor that GitHub derives from a heading.
 fn anchor(heading: &str) -> String {
     let letters =
         heading.chars().filter(|it| it.is_alphanumeric() || matches!(it, '-' | '_' | ' '));
