@@ -3,7 +3,8 @@
 //!
 //! Invariant: the output contains no secret of the input file.
 //! Invariant: the output passes `config check` once its variables are set.
-//! Invariant: the output permits nothing that the input forbids. What cannot be translated is named.
+//! Invariant: the output permits only what the input permits, and names the parts without a
+//! translation.
 
 mod agentgateway;
 mod arguments;
@@ -57,7 +58,7 @@ pub(crate) fn run(args: &ImportArgs, printer: Printer) -> anyhow::Result<Exit> {
         true => codex::read(&toml(&text, &name)?),
         false => {
             let document = parse(&text, &name)?;
-            // `mcpServers` is a name of several products, so the formats with names of their own come
+            // Several products use the name `mcpServers`, so the formats with distinct names come
             // first.
             let formats = [agentgateway::read, contextforge::read, litellm::read, clients::read];
             formats.iter().find_map(|read| read(&document))
@@ -106,7 +107,8 @@ pub(crate) fn run(args: &ImportArgs, printer: Printer) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Returns the servers in the file of a desktop client, as they are; `None` if it has no table for them.
+/// The servers in the file of a desktop client, unchanged; `None` if the file has no table for
+/// them.
 pub(super) fn described(file: &Path, text: &str) -> anyhow::Result<Option<ClientFile>> {
     let name = file.display().to_string();
     match is_toml(file) {
@@ -175,7 +177,7 @@ fn parse(text: &str, name: &str) -> anyhow::Result<Value> {
     })
 }
 
-/// Prints the parts that were not translated, and the variables to set.
+/// Prints the parts without a translation, and the variables to set.
 pub(super) fn report(imported: &Imported, written: &write::Written, printer: Printer) {
     for part in &imported.parts {
         let (place, reason) = (&part.place, &part.reason);

@@ -1,8 +1,9 @@
-//! `init`: writes a first configuration from the files of the desktop clients that are installed.
+//! `init`: writes a first configuration from the files of installed desktop clients.
 //!
-//! Invariant: nothing is imported from a file without consent: an answer on a terminal, or an option.
-//! Invariant: no file but the configuration, its backup and its schema is written, and none is replaced
-//! without `--force`.
+//! Invariant: servers are imported from a file only with consent: an answer on a terminal, or an
+//! option.
+//! Invariant: only the configuration, its backup and its schema are written, and existing files are
+//! replaced only with `--force`.
 
 mod client_file;
 mod places;
@@ -163,7 +164,7 @@ fn choose(files: &mut [ClientFile], args: &InitArgs, printer: Printer) -> anyhow
     Ok(())
 }
 
-/// Returns the commands that follow.
+/// The commands that follow.
 fn next_steps<'a>(
     target: &Target,
     has_sources: bool,
@@ -175,7 +176,7 @@ fn next_steps<'a>(
     };
     let mut steps: Vec<String> = variables.map(|name| format!("export {name}=…")).collect();
     if !has_sources {
-        // Without a source there is nothing to serve.
+        // Without a source the server has no tools.
         steps.push(format!(
             "toolcrib sources add files{config} --command npx --args -y \
              @modelcontextprotocol/server-filesystem ."
@@ -190,7 +191,7 @@ fn next_steps<'a>(
     steps
 }
 
-/// Returns `text` as a word of a shell.
+/// `text` as a word of a shell.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-');
     match !text.is_empty() && text.chars().all(plain) {

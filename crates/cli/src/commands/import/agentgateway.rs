@@ -1,7 +1,7 @@
 //! Reads the configuration of agentgateway: `binds` with listeners, routes and backends, or `mcp` with
 //! targets.
 //!
-//! Invariant: a source whose restriction was not translated is not in force.
+//! Invariant: a source with an untranslated restriction is not in force.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::{
 const ONLY_TOOLS: &str = "toolcrib serves tools of MCP servers, HTTP services and commands only";
 const NOT_COPIED: &str = "it is a setting of agentgateway's own process";
 
-/// Returns the content of `document`; `None` if it is no configuration of agentgateway.
+/// `None` if `document` is not a configuration of agentgateway.
 pub(super) fn read(document: &Value) -> Option<Imported> {
     let has_targets = document.pointer("/mcp/targets").is_some();
     if !document.get("binds").is_some_and(Value::is_array) && !has_targets {
@@ -41,7 +41,7 @@ struct Import<'a> {
     backends: BTreeMap<&'a str, &'a Map<String, Value>>,
     /// The reason why no source can be in force.
     global: Obstacle,
-    /// Whether a source is only for callers who authenticate in another way than by a token.
+    /// Whether a source is only for callers who authenticate by another credential than a token.
     has_other_callers: bool,
 }
 
@@ -54,7 +54,7 @@ struct Policies {
     headers: Map<String, Value>,
     timeout: Option<String>,
     issuers: Vec<Issuer>,
-    /// Whether callers authenticate in another way than by a token.
+    /// Whether callers authenticate by another credential than a token.
     has_other_callers: bool,
     has_tls: bool,
 }
@@ -64,8 +64,8 @@ fn named(document: &Value) -> BTreeMap<&str, &Map<String, Value>> {
     list.filter_map(|it| Some((it.get("name")?.as_str()?, it.as_object()?))).collect()
 }
 
-/// Accepts the tokens of an issuer only if no route requires another credential. Otherwise its tokens
-/// would open routes that are not theirs.
+/// Accepts the tokens of an issuer only if no route requires another credential. Otherwise its
+/// tokens would open the other routes too.
 fn decide_issuers(issuers: &mut Vec<Issuer>, has_other_callers: bool) {
     let mut distinct: Vec<Issuer> = Vec::new();
     for issuer in issuers.drain(..) {
@@ -219,7 +219,7 @@ impl Import<'_> {
         }
     }
 
-    /// Reads the backend that is called `name` at the top of the document.
+    /// Reads the backend `name` from the top of the document.
     fn referred(&mut self, name: &str, place: &str, policies: &Policies) {
         let name = name.strip_prefix('/').unwrap_or(name);
         let Some(backend) = self.backends.get(name).copied() else {
@@ -328,7 +328,6 @@ impl Import<'_> {
         self.reader.add(name, id, upstream, rules, obstacle);
     }
 
-    /// Returns the rules of a source.
     fn authorization(
         &mut self,
         id: &str,
@@ -364,7 +363,7 @@ impl Import<'_> {
         rules
     }
 
-    /// Returns the URL of `host`, `port` and `path`, or of a backend.
+    /// The URL of `host`, `port` and `path`, or of a backend.
     fn address(&self, spec: &Value, has_tls: bool, obstacle: &mut Obstacle) -> String {
         let text = |key: &str| spec.get(key).and_then(Value::as_str);
         let scheme = if has_tls { "https" } else { "http" };
@@ -572,7 +571,7 @@ impl Import<'_> {
         }
     }
 
-    /// Returns the keys of `value` that are not `known`.
+    /// The keys of `value` that are not `known`.
     fn unknown(&self, value: &Value, known: &[&str]) -> Vec<String> {
         let members = value.as_object().into_iter().flat_map(Map::keys);
         members.filter(|key| !known.contains(&key.as_str())).cloned().collect()
@@ -586,7 +585,7 @@ impl Import<'_> {
     }
 }
 
-/// Returns whether `name` is written like the name of a variable.
+/// Whether `name` has the form of an environment variable.
 fn is_variable(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_')
         && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
@@ -601,10 +600,10 @@ fn variables(value: Option<&Value>) -> Map<String, Value> {
     value.and_then(Value::as_object).map(variables_of).unwrap_or_default()
 }
 
-/// Returns `values` with references to the environment in the form of desktop clients.
+/// Writes references to the environment in the form of desktop clients.
 fn variables_of(values: &Map<String, Value>) -> Map<String, Value> {
     let plain = |value: &Value| match value.as_str().and_then(|text| text.strip_prefix('$')) {
-        // A secret can begin with `$` too.
+        // A secret can start with `$` too.
         Some(name) if is_variable(name) => {
             json!(format!("${{env:{name}}}"))
         }

@@ -56,7 +56,7 @@ const RUNNER_WORDS: &[&str] =
 /// Programs that run containers.
 pub(super) const CONTAINER_RUNNERS: &[&str] = &["docker", "nerdctl", "podman"];
 
-/// Flags that take no value.
+/// Flags without a value.
 const SWITCHES: &[&str] = &[
     "debug",
     "headless",
@@ -80,7 +80,7 @@ const SWITCHES: &[&str] = &[
     "yes",
 ];
 
-/// Flags whose values are names of things, and no secrets.
+/// Flags whose values are names, not secrets.
 const NAMING: &[&str] = &[
     "access-mode",
     "add-host",
@@ -175,7 +175,7 @@ const AUTH_SCHEMES: &[&str] = &["basic", "bearer", "digest"];
 /// Signs between the commands of a shell.
 const SIGNS: &[&str] = &["&&", "||", "|", ";", "-", "--"];
 
-/// Returns the words without those that may be secrets, and the places of these.
+/// Replaces words that may be secrets; also returns the places of these words.
 pub(super) fn without_secrets(words: &[String]) -> (Vec<String>, Vec<usize>) {
     let mut hidden = Vec::new();
     let mut line = Line::default();
@@ -195,7 +195,7 @@ struct Line {
     is_container: bool,
     is_python: bool,
     is_shell: bool,
-    /// Whether the program that runs was named already.
+    /// Whether the program to run was already named.
     has_program: bool,
     next: Next,
 }
@@ -236,7 +236,7 @@ impl Line {
             self.next = Next::Secret;
         }
         let is_flag = word.starts_with('-') && !SIGNS.contains(&word) && !is_known(word);
-        // A secret can begin with a dash.
+        // A secret can start with a dash.
         if is_flag && (!matches!(next, Next::Secret | Next::User) || is_plain_flag(word)) {
             return self.flag(word);
         }
@@ -265,7 +265,7 @@ impl Line {
         accept(word.is_empty() || is_path(plain) || is_name(plain), placeholder)
     }
 
-    /// Reads a word that begins with a dash.
+    /// Reads a word with a dash at the start.
     fn flag(&mut self, word: &str) -> Result<(), String> {
         let body = word.strip_prefix("--").or(word.strip_prefix('-')).unwrap_or_default();
         let is_short = !word.starts_with("--");
@@ -318,7 +318,7 @@ impl Line {
         })
     }
 
-    /// Returns the meaning of the word after the flag `name`.
+    /// The meaning of the word after the flag `name`.
     fn kind(&self, name: &str) -> Next {
         let is_off = |prefix: &&str| name.starts_with(prefix);
         let is_file = ["file", "path", "dir", "directory"]
@@ -349,7 +349,7 @@ impl Line {
         }
     }
 
-    /// Returns whether the value of a flag is no secret.
+    /// Whether the value of a flag cannot be a secret.
     fn is_value(&self, next: Next, word: &str, plain: &str) -> bool {
         let is_plain = is_known(plain) || is_path(plain) || is_public_address(plain);
         match next {
@@ -369,7 +369,7 @@ impl Line {
         }
     }
 
-    /// Reads a word that is no flag and no value of one.
+    /// Reads a word that is neither a flag nor the value of one.
     fn positional(&mut self, word: &str, plain: &str) -> Result<(), String> {
         if word.contains(char::is_whitespace) {
             let is_plain = is_path(plain) || is_line(word, self.is_shell);
@@ -415,19 +415,19 @@ fn placeholder() -> String {
     PLACEHOLDER.to_owned()
 }
 
-/// Returns whether all words of a line for a shell, or of a text with blanks, can be copied.
+/// Whether all words of a shell line, or of a text with blanks, can be copied.
 fn is_line(text: &str, is_command: bool) -> bool {
     let mut line = Line { has_program: true, ..Line::default() };
     let words = text.split_whitespace().map(|word| word.trim_matches(['"', '\'', '(', ')', ';']));
     let mut checked = words.enumerate().map(|(at, word)| {
         let at = if is_command { at } else { at + 1 };
-        // A word such as `Authorization:` begins a header.
+        // A word such as `Authorization:` starts a header.
         word.is_empty() || (!word.ends_with(':') && line.check(at, word).is_ok())
     });
     checked.all(|is_plain| is_plain)
 }
 
-/// Returns whether `text` is the name of a flag without its dashes.
+/// Whether `text` is the name of a flag without its dashes.
 fn is_flag_name(text: &str) -> bool {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     text.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -437,18 +437,18 @@ fn is_flag_name(text: &str) -> bool {
         && !may_be_key(text)
 }
 
-/// Returns whether `word` has only letters, or only digits.
+/// Whether `word` has only letters, or only digits.
 fn is_one_kind(word: &str) -> bool {
     word.bytes().all(|byte| byte.is_ascii_alphabetic())
         || word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns whether a name after one dash is that of a flag, and no secret after a flag of one letter.
+/// Whether a name after one dash is a flag, not a secret after a flag of one letter.
 fn is_long_short(name: &str) -> bool {
     LONG_SHORT.contains(&name) || SWITCHES.contains(&name)
 }
 
-/// Returns whether `word` is a flag in its usual form, and no secret that begins with a dash.
+/// Whether `word` is a flag in its usual form, not a secret with a dash at the start.
 fn is_plain_flag(word: &str) -> bool {
     let (name, _) = word.split_once('=').unwrap_or((word, ""));
     match name.strip_prefix("--") {
@@ -457,12 +457,12 @@ fn is_plain_flag(word: &str) -> bool {
     }
 }
 
-/// Returns whether `text` is `NAME`, or `NAME=value` with a value that can be copied.
+/// Whether `text` is `NAME`, or `NAME=value` with a value that can be copied.
 fn is_variable(text: &str) -> bool {
     match text.split_once('=') {
         Some((name, value)) => {
             let is_plain = is_public_variable(name, &reference::plain(value));
-            // The text can also be a key in Base64, which ends in `=`.
+            // The text can also be a key in Base64, with `=` as its last character.
             let is_empty = value.is_empty() && !has_lower(name);
             is_variable_name(name)
                 && (is_empty || (!value.is_empty() && (is_plain || has_only_references(value))))
@@ -483,7 +483,7 @@ fn is_variable_name(text: &str) -> bool {
         && !may_be_key(text)
 }
 
-/// Returns the name of a variable whose value is not shown.
+/// The variable with its value replaced by the placeholder.
 fn hidden_variable(text: &str) -> String {
     match text.split_once('=') {
         Some((name, _)) if is_variable_name(name) => format!("{name}={PLACEHOLDER}"),
@@ -491,12 +491,12 @@ fn hidden_variable(text: &str) -> String {
     }
 }
 
-/// Returns whether `text` names a thing, such as a package, a model or a directory.
+/// Whether `text` names a thing, such as a package, a model or a directory.
 fn is_thing(text: &str) -> bool {
     text.is_empty() || is_name(text)
 }
 
-/// Returns whether `text` is a Python package with versions, such as `mcp[cli]>=1.2,<2`.
+/// Whether `text` is a Python package with versions, such as `mcp[cli]>=1.2,<2`.
 fn is_requirement(text: &str) -> bool {
     let is_sign = |c: char| matches!(c, '=' | '>' | '<' | '~' | '!');
     let is_version = |version: &str| {
@@ -515,7 +515,7 @@ fn is_requirement(text: &str) -> bool {
     is_name(name) && versions.split(',').all(|it| begins(it) && is_version(it))
 }
 
-/// Returns whether one of the settings `name=value`, with commas between, has the name of a secret.
+/// Whether one of the settings `name=value`, with commas between, has the name of a secret.
 fn has_secret_name(text: &str) -> bool {
     text.split(',').filter_map(|it| it.split_once('=')).any(|(name, _)| is_secret_name(name))
 }

@@ -1,8 +1,8 @@
 //! The authorization rules of agentgateway, which are CEL expressions, as rules for tools.
 //!
 //! Only names of tools and targets are understood. Every other condition about the caller narrows a
-//! rule, so a tool that depends on one gets a scope that no caller has until the operator grants it. A
-//! condition about the tool that is not understood leaves the source unusable.
+//! rule: a tool that depends on one gets a scope that no caller has until the operator grants it.
+//! An unknown condition about the tool leaves the source unusable.
 //!
 //! Invariant: the result permits no call that the expressions forbid.
 
@@ -23,14 +23,14 @@ struct Clause {
     /// Globs of the tools; `None` for all.
     tools: Option<BTreeSet<String>>,
     target: Option<String>,
-    /// Conditions that are not understood; all must hold.
+    /// Conditions without a translation; all must hold.
     conditions: Vec<String>,
     /// Whether it is about prompts or resources, which do not exist here.
     is_foreign: bool,
 }
 
-/// Returns the rules for the tools of source `id`, which the document calls `target`. `policy` is the
-/// value of `mcpAuthorization`. Fails if the source must stay unusable.
+/// Rules for the tools of source `id`, which the document calls `target`. `policy` is the value of
+/// `mcpAuthorization`. Fails if the source must stay unusable.
 pub(super) fn rules(
     id: &str,
     target: &str,
@@ -94,7 +94,7 @@ pub(super) fn rules(
                         ..Rule::default()
                     }));
                 }
-                // Whoever the conditions are about: the tool is hidden from all.
+                // The tool is hidden from all callers, not only from those of the conditions.
                 ("deny", is_plain) => {
                     if !is_plain {
                         let conditions = clause.conditions.join(" && ");
@@ -159,8 +159,8 @@ fn clauses(text: &str) -> Vec<Clause> {
     split(text, "||").into_iter().map(Clause::read).collect()
 }
 
-/// Returns a condition without texts that may be secrets. Only names and claims of a token are compared
-/// with texts that are none.
+/// Replaces texts that may be secrets. Texts stay only if every name in the condition is public, such
+/// as a claim of a token.
 fn shown(condition: &str) -> String {
     const NAMES: &[&str] = &[
         "all",
@@ -226,7 +226,7 @@ fn shown(condition: &str) -> String {
     }
 }
 
-/// Returns the globs of a condition on the name of the tool.
+/// The globs of a condition on the name of the tool.
 fn tools(part: &str) -> Option<BTreeSet<String>> {
     const NAME: &str = "mcp.tool.name";
     if let Some(name) = equal(part, NAME) {
@@ -241,7 +241,7 @@ fn tools(part: &str) -> Option<BTreeSet<String>> {
     Some(BTreeSet::from([format!("{}*", literal(&quoted(prefix.trim())?))]))
 }
 
-/// Returns the text that `variable` is compared with.
+/// The text that `variable` is compared with.
 fn equal(part: &str, variable: &str) -> Option<String> {
     let (left, right) = part.split_once("==")?;
     let (left, right) = (left.trim(), right.trim());
@@ -252,7 +252,7 @@ fn equal(part: &str, variable: &str) -> Option<String> {
     }
 }
 
-/// Returns the content of a text without escapes.
+/// The content of a text without escapes.
 fn quoted(text: &str) -> Option<String> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
@@ -306,8 +306,8 @@ fn is_balanced(text: &str) -> bool {
     depth == 0 && is_closed
 }
 
-/// Returns the characters outside of quoted texts with their places, and whether every quoted text
-/// ends.
+/// The characters outside of quoted texts with their places, and whether every quoted text is
+/// closed.
 fn unquoted(text: &str) -> (Vec<(usize, char)>, bool) {
     let (mut outside, mut quote, mut escaped) = (Vec::new(), None, false);
     for (at, c) in text.char_indices() {

@@ -1,5 +1,5 @@
-//! Reads the files of clients with formats of their own: Zed, opencode, Continue, Goose, and catalogs of
-//! Docker's MCP gateway.
+//! Reads client files in other formats: Zed, opencode, Continue, Goose, and catalogs of Docker's
+//! MCP gateway.
 //!
 //! They become servers as other desktop clients describe them.
 
@@ -12,12 +12,12 @@ use super::{
     servers::{Imported, of},
 };
 
-/// Returns the content of `document`; `None` if it has no member for servers.
+/// `None` if `document` has no member for servers.
 pub(super) fn read(document: &Value) -> Option<Imported> {
     described(document).map(|file| of(&file))
 }
 
-/// Returns the servers of `document` as they are; `None` if it has no member for servers.
+/// The servers of `document`, unchanged; `None` if it has no member for servers.
 pub(super) fn described(document: &Value) -> Option<ClientFile> {
     let root = document.as_object()?;
     // Continue has a list there.
@@ -38,7 +38,7 @@ fn rename(settings: &mut Map<String, Value>, from: &str, to: &str) {
     }
 }
 
-/// Returns `value` with `change` applied to every text in it.
+/// Applies `change` to every text in `value`.
 fn with_texts(value: &Value, change: fn(&str) -> String) -> Value {
     match value {
         Value::String(text) => json!(change(text)),
@@ -51,7 +51,7 @@ fn with_texts(value: &Value, change: fn(&str) -> String) -> Value {
     }
 }
 
-/// Returns `text` with references such as `{open}NAME{close}` as `${env:NAME}`.
+/// Rewrites references such as `{open}NAME{close}` as `${env:NAME}`.
 fn with_references(text: &str, open: &str, close: &str) -> String {
     let (mut out, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once(open) {
@@ -181,7 +181,7 @@ fn opencode(root: &Map<String, Value>) -> Option<ClientFile> {
     Some(file)
 }
 
-/// Returns the glob of the tools of `server` that a name such as `SERVER_TOOL` or `SERVER*` matches.
+/// The glob of the tools of `server` that a name such as `SERVER_TOOL` or `SERVER*` matches.
 fn opencode_glob(server: &str, name: &str) -> Option<String> {
     let word = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let prefix: String = server.chars().map(word).chain(['_']).collect();

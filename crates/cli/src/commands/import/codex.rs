@@ -19,12 +19,12 @@ const TRANSLATED: &[&str] = &[
     "http_headers",
 ];
 
-/// Returns the content of `document`; `None` if it has no `mcp_servers`.
+/// `None` if `document` has no `mcp_servers`.
 pub(super) fn read(document: &Value) -> Option<Imported> {
     described(document).map(|file| servers::of(&file))
 }
 
-/// Returns the servers of `document` as they are; `None` if it has no `mcp_servers`.
+/// The servers of `document`, unchanged; `None` if it has no `mcp_servers`.
 pub(super) fn described(document: &Value) -> Option<ClientFile> {
     let servers = document.get("mcp_servers")?.as_object()?;
     let servers = servers.iter().map(|(name, server)| one(name, server)).collect();
@@ -73,7 +73,7 @@ fn one(name: &str, server: &Value) -> Described {
     described
 }
 
-/// Returns rules that hide the tools which the client does not use.
+/// Rules that hide the tools which the client does not use.
 fn rules(server: &Map<String, Value>) -> Vec<Rule> {
     let rule = |glob: String, hide| Rule { glob, hide: Some(hide), ..Rule::default() };
     let all = server.contains_key("enabled_tools").then(|| rule("*".to_owned(), true));

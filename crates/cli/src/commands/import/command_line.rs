@@ -8,7 +8,7 @@ const PROGRAM: &str = "its program is one of Windows; write the one of this mach
 /// Programs that only Windows has.
 const WINDOWS: &[&str] = &["cmd", "cscript", "powershell", "py", "start", "wscript", "wsl"];
 
-/// The words of a command, and what was changed in them.
+/// The words of a command, and the changes in them.
 #[derive(Debug, Default)]
 pub(super) struct CommandLine {
     pub(super) words: Vec<String>,
@@ -80,7 +80,7 @@ impl CommandLine {
         }
     }
 
-    /// Takes the ending of a usual program away, and finds programs of Windows.
+    /// Removes the ending of a common program, and finds programs of Windows.
     fn rename(&mut self, obstacle: &mut Obstacle) {
         let Some(program) = self.words.first_mut() else { return };
         let stem = stem(program);
@@ -101,7 +101,7 @@ impl CommandLine {
     }
 }
 
-/// Returns the name of a program in lower case, without its directory and ending.
+/// The name of a program in lower case, without its directory and ending.
 fn stem(program: &str) -> String {
     let name = program.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
     let stem = [".exe", ".cmd", ".bat", ".ps1"].iter().find_map(|end| name.strip_suffix(end));
@@ -113,7 +113,7 @@ fn has_windows_ending(program: &str) -> bool {
     [".exe", ".cmd", ".bat", ".ps1"].iter().any(|end| name.ends_with(end))
 }
 
-/// Returns whether a text with blanks is the path of one program.
+/// Whether a text with blanks is the path of one program.
 fn is_program_path(text: &str) -> bool {
     let begins_another =
         |word: &str| word.starts_with(['/', '-', '~', '$']) || word.contains("://");
@@ -121,7 +121,7 @@ fn is_program_path(text: &str) -> bool {
         && !text.split_whitespace().skip(1).any(begins_another)
 }
 
-/// Returns whether `text` begins with a path of Windows, or has one as a value.
+/// Whether `text` starts with a path of Windows, or has one as a value.
 pub(super) fn is_windows_path(text: &str) -> bool {
     let begins = |text: &str| {
         let mut chars = text.chars();
@@ -136,7 +136,7 @@ pub(super) fn is_windows_path(text: &str) -> bool {
     text.split(['=', ',', '"']).any(begins) || (text.starts_with("${") && text.contains("}\\"))
 }
 
-/// Splits a line at its blanks, except in quotes. Returns `None` for signs of a shell.
+/// Splits a line at its blanks, except in quotes; `None` if it has shell operators.
 fn split(line: &str) -> Option<Vec<String>> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut rest = line.chars().peekable();
@@ -159,7 +159,7 @@ fn split(line: &str) -> Option<Vec<String>> {
     (quote.is_none() && !words.is_empty()).then_some(words)
 }
 
-/// Returns `text` with references such as `%NAME%` in the form of other clients.
+/// Writes references such as `%NAME%` in the form of other clients.
 pub(super) fn with_references(text: &str) -> String {
     let (mut out, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once('%') {
@@ -179,7 +179,7 @@ pub(super) fn with_references(text: &str) -> String {
     out + rest
 }
 
-/// Returns whether `name` is a variable, and no part of an address.
+/// Whether `name` is a variable, not a part of an address.
 fn is_windows_variable(name: &str) -> bool {
     (3..=64).contains(&name.len())
         && name.starts_with(|c: char| c.is_ascii_uppercase())

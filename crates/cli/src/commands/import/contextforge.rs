@@ -1,6 +1,6 @@
 //! Reads an export of ContextForge (`mcpgateway export`).
 //!
-//! Invariant: nothing encrypted is copied; a credential becomes a variable to set.
+//! Invariant: encrypted values are not copied; a credential becomes a variable to set.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ const DESCRIPTIVE: &[&str] = &[
     "version",
 ];
 
-/// Returns the content of `document`; `None` if it is no export.
+/// `None` if `document` is not an export.
 pub(super) fn read(document: &Value) -> Option<Imported> {
     let entities = document.get("entities")?.as_object()?;
     document.get("exported_at").or_else(|| document.get("version"))?;

@@ -9,7 +9,7 @@ pub(crate) struct Described {
     pub(crate) name: String,
     pub(super) settings: Value,
     pub(super) rules: Vec<Rule>,
-    /// Its settings that are not translated, with the reason.
+    /// Its settings without a translation, with the reason.
     pub(super) parts: Vec<(String, String)>,
     /// A reason outside of its settings why it is not usable.
     pub(super) obstacle: Obstacle,
@@ -31,12 +31,12 @@ impl Described {
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct ClientFile {
     pub(crate) servers: Vec<Described>,
-    /// Settings beside the servers that are not translated.
+    /// Other settings in the file without a translation.
     pub(super) parts: Vec<Part>,
 }
 
 impl ClientFile {
-    /// Names a setting that is not translated.
+    /// Adds a setting without a translation.
     pub(super) fn part(&mut self, place: impl Into<String>, reason: impl Into<String>) {
         self.parts.push(Part::new(place, reason));
     }
@@ -46,7 +46,7 @@ impl ClientFile {
     }
 }
 
-/// A part of the document that was not translated.
+/// A part of the document without a translation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) place: String,
@@ -85,7 +85,7 @@ impl Obstacle {
     }
 }
 
-/// Returns the glob that matches only `name`.
+/// The glob that matches only `name`.
 pub(super) fn literal(name: &str) -> String {
     let mut glob = String::new();
     for c in name.chars() {

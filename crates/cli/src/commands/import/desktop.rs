@@ -15,7 +15,7 @@ use super::{
 /// The most other settings that a note names.
 const MOST_NAMED: usize = 40;
 
-/// Returns the servers of `document` as they are; `None` if it has no member for servers.
+/// The servers of `document`, unchanged; `None` if it has no member for servers.
 pub(super) fn described(document: &Value) -> Option<ClientFile> {
     let root = document.as_object()?;
     let mut tables = Vec::new();
@@ -89,7 +89,7 @@ pub(super) fn other_settings(
     file.parts.push(Part::new(format!("{place}{named}{more}"), reason));
 }
 
-/// Applies a setting that restricts servers or tools. Returns whether it is one.
+/// Applies a setting that restricts servers or tools; `false` if it is another setting.
 fn restrict(key: &str, value: &Value, place: &str, file: &mut ClientFile) -> bool {
     let name = folded(key);
     let in_mcp = place == "mcp.";
@@ -179,7 +179,7 @@ fn limit_to(key: &str, value: &Value, place: &str, file: &mut ClientFile) {
     file.parts.push(Part::new(format!("{place}{key}"), "all other servers are comments"));
 }
 
-/// Returns the names of servers in a list, and whether each entry has one.
+/// The names of servers in a list, and whether each entry has one.
 fn servers(value: &Value) -> (BTreeSet<String>, bool) {
     let name = |value: &Value| {
         let name = value.get("serverName").or(value.get("name")).unwrap_or(value);

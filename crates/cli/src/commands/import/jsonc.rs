@@ -22,7 +22,7 @@ pub(super) fn plain(text: &str) -> String {
     out
 }
 
-/// Returns the length in bytes of the string literal at the start of `text`.
+/// The length in bytes of the string literal at the start of `text`.
 fn string(text: &str) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -35,7 +35,7 @@ fn string(text: &str) -> usize {
     text.len()
 }
 
-/// Returns whether the next token in `text`, after spaces and comments, closes an object or array.
+/// Whether the next token in `text`, after spaces and comments, closes an object or array.
 fn closes_next(text: &str) -> bool {
     let mut rest = text.trim_start();
     loop {

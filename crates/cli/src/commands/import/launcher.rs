@@ -10,7 +10,7 @@ pub(super) enum Piece {
     Variable(String),
 }
 
-/// Returns the command for `words`; through `sh` if an argument has a variable.
+/// The command for `words`; through `sh` if an argument has a variable.
 pub(super) fn command(words: &[Vec<Piece>]) -> Vec<String> {
     let has_variable = words.iter().flatten().any(|piece| matches!(piece, Piece::Variable(_)));
     if !has_variable {
@@ -23,7 +23,7 @@ pub(super) fn command(words: &[Vec<Piece>]) -> Vec<String> {
     vec!["sh".to_owned(), "-c".to_owned(), format!("exec {}", line.join(" "))]
 }
 
-/// Returns a word of the shell.
+/// Quotes a word for the shell.
 fn quoted(word: &[Piece]) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=,+%".contains(c);
     let piece = |piece: &Piece| match piece {

@@ -1,6 +1,6 @@
 //! Reads the sections `mcp_servers` and `mcp_builtin_servers` of LiteLLM's `config.yaml`.
 //!
-//! Invariant: a source whose restriction was not translated is not in force.
+//! Invariant: a source with an untranslated restriction is not in force.
 
 use serde_json::{Map, Value, json};
 
@@ -13,10 +13,10 @@ use super::{
 /// The tables of servers.
 const TABLES: [&str; 2] = ["mcp_servers", "mcp_builtin_servers"];
 
-/// The beginning of values that are in the environment.
+/// The start of values from the environment.
 const ENVIRONMENT: &str = "os.environ/";
 
-/// Settings that describe a server and change nothing.
+/// Settings that only describe a server.
 const DESCRIPTIVE: &[&str] =
     &["alias", "description", "mcp_info", "server_id", "server_name", "spec_version", "status"];
 
@@ -31,7 +31,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("tool_name_to_display_name", "tools are called SOURCE__TOOL"),
 ];
 
-/// Returns the content of `document`; `None` if it has neither section.
+/// `None` if `document` has neither section.
 pub(super) fn read(document: &Value) -> Option<Imported> {
     let tables = TABLES.iter().filter_map(|table| {
         let servers = document.get(*table)?.as_object()?;
@@ -145,7 +145,7 @@ fn add(table: &str, name: &str, server: &Value, reader: &mut Reader) {
     reader.add(name, id, upstream, rules, obstacle);
 }
 
-/// Adds the header of `auth_type` with a value that is read from the environment.
+/// Adds the header of `auth_type` with a value from the environment.
 fn authenticate(server: &Value, headers: &mut Map<String, Value>, obstacle: &mut Obstacle) {
     let kind = server.get("auth_type").and_then(Value::as_str).unwrap_or("none");
     let value = ["auth_value", "authentication_token"].iter().find_map(|key| server.get(key));
@@ -174,8 +174,7 @@ fn authenticate(server: &Value, headers: &mut Map<String, Value>, obstacle: &mut
     headers.insert(name.to_owned(), json!(value));
 }
 
-/// Returns rules for `allowed_tools` and `disallowed_tools`, whose names may begin with that of the
-/// server.
+/// Rules for `allowed_tools` and `disallowed_tools`, whose names may start with that of the server.
 fn rules(server: &str, settings: &Value, obstacle: &mut Obstacle) -> Vec<Rule> {
     let mut listed = |key: &str| match settings.get(key) {
         None | Some(Value::Null) => None,
@@ -205,7 +204,7 @@ fn references(values: &Map<String, Value>) -> Map<String, Value> {
     values.iter().map(|(name, it)| (name.clone(), value(it))).collect()
 }
 
-/// Returns `text` with a reference to the environment in the form of desktop clients.
+/// Writes a reference to the environment in the form of desktop clients.
 fn reference(text: &str) -> String {
     match text.strip_prefix(ENVIRONMENT) {
         Some(name) => format!("${{env:{name}}}"),

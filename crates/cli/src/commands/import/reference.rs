@@ -46,7 +46,7 @@ pub(super) enum Part<'a> {
     Reference(Reference<'a>),
 }
 
-/// Returns the parts of `text`; `None` if it has a reference to something else than a variable or input.
+/// The parts of `text`; `None` if it has a reference other than to a variable or input.
 pub(super) fn parts(text: &str) -> Option<Vec<Part<'_>>> {
     let (mut parts, mut rest) = (Vec::new(), text);
     while let Some(start) = rest.find("${") {
@@ -67,7 +67,7 @@ pub(super) fn parts(text: &str) -> Option<Vec<Part<'_>>> {
     Some(parts)
 }
 
-/// Returns `text` without the defaults of its references, if all of them are to variables or inputs.
+/// Removes the defaults of the references in `text`, if all of them are to variables or inputs.
 pub(super) fn without_defaults(text: &str) -> String {
     let plain = |part| match part {
         Part::Text(text) => text.to_owned(),
@@ -83,7 +83,7 @@ pub(super) fn without_defaults(text: &str) -> String {
     }
 }
 
-/// Returns whether a reference in `text` has a default.
+/// Whether a reference in `text` has a default.
 pub(super) fn has_default(text: &str) -> bool {
     text.split("${").skip(1).any(|inner| {
         let inner = inner.split('}').next().unwrap_or_default();
@@ -91,7 +91,7 @@ pub(super) fn has_default(text: &str) -> bool {
     })
 }
 
-/// Returns the variable and the default of `NAME:-default` or `NAME-default`.
+/// The variable and the default of `NAME:-default` or `NAME-default`.
 fn with_default(inner: &str) -> Option<(&str, &str)> {
     let inner = inner.strip_prefix("env:").unwrap_or(inner);
     let end = inner.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
@@ -101,8 +101,8 @@ fn with_default(inner: &str) -> Option<(&str, &str)> {
     (is_variable(name) && !has_lower).then_some((name, default))
 }
 
-/// Returns `text` with every reference to a variable or input replaced by `with`. References with other
-/// content, such as a default value, stay.
+/// Replaces every reference to a variable or input by `with`. References with other content, such
+/// as a default value, stay.
 pub(super) fn replaced(text: &str, with: &str) -> String {
     let (mut out, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once("${") {
@@ -121,7 +121,7 @@ pub(super) fn replaced(text: &str, with: &str) -> String {
     out + rest
 }
 
-/// Returns `text` with plain text for its references, so that its form can be examined.
+/// Replaces references by plain text, so that the form of `text` can be examined.
 pub(super) fn plain(text: &str) -> String {
     let plain = replaced(text, "ref");
     match text.starts_with("${") && plain.starts_with("ref") {
@@ -130,14 +130,14 @@ pub(super) fn plain(text: &str) -> String {
     }
 }
 
-/// Returns whether `inner` is the name of a variable or input.
+/// Whether `inner` is the name of a variable or input.
 fn is_name(inner: &str) -> bool {
     let name = inner.strip_prefix("env:").or(inner.strip_prefix("input:")).unwrap_or(inner);
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     (1..=64).contains(&name.len()) && name.chars().all(legal)
 }
 
-/// Returns whether `name` can be an environment variable.
+/// Whether `name` can be an environment variable.
 fn is_variable(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

@@ -21,7 +21,7 @@ pub(super) enum Meaning {
     Denied,
     /// The only tools that the client uses.
     Allowed,
-    /// It restricts nothing; the reason says why it is not translated.
+    /// It is not a restriction; the reason says why it is not translated.
     Harmless(&'static str),
     /// Without it the server would be another one, or may do more.
     Needed(&'static str),
@@ -92,7 +92,7 @@ const RESTRICTING: &[&str] = &[
     "whitelist",
 ];
 
-/// Returns `key` in lower case, without the signs between its words.
+/// `key` in lower case, without the signs between its words.
 pub(super) fn folded(key: &str) -> String {
     key.chars()
         .filter(|c| !matches!(c, '_' | '-' | '.' | ' '))
@@ -100,7 +100,7 @@ pub(super) fn folded(key: &str) -> String {
         .collect()
 }
 
-/// Returns the meaning of the setting `key` of a server.
+/// The meaning of the setting `key` of a server.
 pub(super) fn meaning(key: &str) -> Meaning {
     match folded(key).as_str() {
         "command" | "args" | "env" | "cwd" | "url" | "serverurl" | "httpurl" | "headers"
@@ -150,7 +150,7 @@ pub(super) fn meaning(key: &str) -> Meaning {
     }
 }
 
-/// Returns whether an unknown setting switches something off, or has a part that may be a restriction.
+/// Whether an unknown setting switches something off, or has a part that may be a restriction.
 fn restricts(value: &Value) -> bool {
     match value {
         Value::String(text) => ["blocked", "denied", "disabled", "inactive", "off"]
@@ -165,7 +165,7 @@ fn restricts(value: &Value) -> bool {
     }
 }
 
-/// What follows from the settings of a server other than its command or address.
+/// The effects of all settings of a server except its command or address.
 #[derive(Debug, Default)]
 pub(super) struct Restrictions {
     pub(super) rules: Vec<Rule>,
@@ -188,7 +188,7 @@ impl Restrictions {
                     let (only, off) = it.allowed(key, value);
                     denied.extend(off);
                     if let Some(only) = only {
-                        // Of several lists a tool must be in each.
+                        // If there are several lists, a tool must be in each.
                         let both = |before: Vec<String>| {
                             before.into_iter().filter(|tool| only.contains(tool)).collect()
                         };
@@ -228,7 +228,7 @@ impl Restrictions {
         }
     }
 
-    /// Returns the globs of the tools in a list of tools that the client does not use.
+    /// The globs of the tools in a list of tools that the client does not use.
     fn denied(&mut self, server: &str, key: &str, value: &Value) -> Vec<String> {
         let Some(names) = names(value) else {
             self.name(key, "it is no list of names");
@@ -241,7 +241,7 @@ impl Restrictions {
         names.iter().flat_map(|name| denied_globs(server, name)).collect()
     }
 
-    /// Returns the only tools that the client uses, or `None` if it uses all; and globs of others that it
+    /// The only tools that the client uses, or `None` if it uses all; and globs of others that it
     /// does not use.
     fn allowed(&mut self, key: &str, value: &Value) -> (Option<Vec<String>>, Vec<String>) {
         if let Value::Object(tools) = value {
@@ -257,14 +257,14 @@ impl Restrictions {
             return (None, Vec::new());
         }
         self.name(key, RULES);
-        // A client that knows no patterns uses no tool for them.
+        // A client without patterns uses no tool for them.
         if names.iter().any(|name| name.contains(['*', '?', '('])) {
             self.obstacle.add(format!("its `{key}` has patterns; write a rule for each of them"));
         }
         (Some(names), Vec::new())
     }
 
-    /// Reads a table with settings of tools, and returns the globs of those that are switched off.
+    /// Reads a table with settings of tools; returns the globs of the disabled ones.
     fn tools(&mut self, key: &str, tools: &Map<String, Value>) -> Vec<String> {
         let mut off = Vec::new();
         for (tool, settings) in tools {
@@ -297,7 +297,7 @@ impl Restrictions {
     }
 }
 
-/// Returns rules for the names of the only tools, if there are such, and for globs of hidden tools.
+/// Rules for the names of the only tools, if any, and for globs of hidden tools.
 pub(super) fn hiding(allowed: Option<Vec<String>>, denied: Vec<String>) -> Vec<Rule> {
     let rule = |glob: String, hide| Rule { glob, hide: Some(hide), ..Rule::default() };
     let all = allowed.is_some().then(|| rule("*".to_owned(), true));
@@ -306,7 +306,7 @@ pub(super) fn hiding(allowed: Option<Vec<String>>, denied: Vec<String>) -> Vec<R
     all.into_iter().chain(allowed).chain(denied).collect()
 }
 
-/// Returns the globs of a denied tool, whose name may begin with that of the server.
+/// The globs of a denied tool, whose name may start with that of the server.
 pub(super) fn denied_globs(server: &str, name: &str) -> Vec<String> {
     // Some clients deny a tool for some arguments only, as in `run(rm *)`.
     let name = name.split_once('(').map_or(name, |(name, _)| name).trim();
@@ -314,7 +314,7 @@ pub(super) fn denied_globs(server: &str, name: &str) -> Vec<String> {
     std::iter::once(pattern(name)).chain(own).collect()
 }
 
-/// Returns the tool in a name such as `mcp__SERVER__TOOL` or `SERVER__TOOL`; `*` if it is the server.
+/// The tool in a name such as `mcp__SERVER__TOOL` or `SERVER__TOOL`; `*` if it is the server.
 pub(super) fn own_tool<'a>(server: &str, name: &'a str) -> Option<&'a str> {
     let word = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let normal: String = server.chars().map(word).collect();
@@ -327,12 +327,12 @@ pub(super) fn own_tool<'a>(server: &str, name: &'a str) -> Option<&'a str> {
     }
 }
 
-/// Returns a glob for `name`, in which `*` stands for any text.
+/// A glob for `name`, in which `*` matches any text.
 fn pattern(name: &str) -> String {
     name.split('*').map(literal).collect::<Vec<_>>().join("*")
 }
 
-/// Returns the names in a list; `None` if it is no such list.
+/// The names in a list; `None` if `value` is not a list of names.
 pub(super) fn names(value: &Value) -> Option<Vec<String>> {
     let name = |value: &Value| {
         let name = value.get("name").unwrap_or(value);
@@ -346,7 +346,7 @@ pub(super) fn names(value: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// Returns whether a setting with this value says nothing.
+/// Whether a setting with this value has no effect.
 pub(super) fn is_off(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,

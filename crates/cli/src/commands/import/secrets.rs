@@ -1,7 +1,7 @@
 //! Which texts of a file are copied, because they cannot be secrets.
 //!
-//! Invariant: a text is copied only if its place or its form shows that it is no secret. A text that
-//! is unknown here is treated as a secret.
+//! Invariant: a text is copied only if its place or its form shows that it is not a secret. An
+//! unknown text is treated as a secret.
 
 use std::{borrow::Cow, net::IpAddr};
 
@@ -10,7 +10,7 @@ use url::Url;
 
 use super::reference;
 
-/// Headers that no service authenticates callers by.
+/// Headers without a role in authentication.
 const PUBLIC_HEADERS: &[&str] = &[
     "accept",
     "accept-charset",
@@ -23,7 +23,7 @@ const PUBLIC_HEADERS: &[&str] = &[
     "user-agent",
 ];
 
-/// Segments of the names of secrets, and of names beside which a secret may be part of the value.
+/// Segments of the names of secrets, and of names whose value may contain a secret.
 const SECRET_SEGMENTS: &[&str] = &[
     "auth",
     "authentication",
@@ -81,7 +81,7 @@ const SECRET_SEGMENTS: &[&str] = &[
     "webhook",
 ];
 
-/// Ends of segments that mean the same, such as `apikey`.
+/// Last parts of segments that mean the same, such as `apikey`.
 const SECRET_ENDS: &[&str] = &[
     "auth",
     "cookie",
@@ -95,7 +95,7 @@ const SECRET_ENDS: &[&str] = &[
     "token",
 ];
 
-/// Values from small sets that everybody knows.
+/// Publicly known values from small sets.
 const KNOWN_WORDS: &[&str] = &[
     "true",
     "false",
@@ -235,7 +235,7 @@ const CHOICE_SEGMENTS: &[&str] = &[
     "type",
 ];
 
-/// Returns whether `value` of the header `name` is copied.
+/// Whether `value` of the header `name` is copied.
 pub(super) fn is_public_header(name: &str, value: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let is_scheme = |word: &str| matches!(word, "bearer" | "basic");
@@ -245,7 +245,7 @@ pub(super) fn is_public_header(name: &str, value: &str) -> bool {
         && !may_be_key(value)
 }
 
-/// Returns whether `value` of the variable `name` is copied.
+/// Whether `value` of the variable `name` is copied.
 pub(super) fn is_public_variable(name: &str, value: &str) -> bool {
     let is_host = |value| is_host_name(value) && has_segment(name, HOST_SEGMENTS);
     let is_web = |value: &str| !value.contains('?') && is_address(value, WEB);
@@ -261,7 +261,7 @@ pub(super) fn is_public_variable(name: &str, value: &str) -> bool {
             || is_choice(value))
 }
 
-/// Returns whether a value with this name may be a secret, whatever its form.
+/// Whether a value with this name may be a secret, in any form.
 pub(super) fn is_secret_name(name: &str) -> bool {
     let ends = |segment: &String| SECRET_ENDS.iter().any(|end| segment.ends_with(end));
     redact::is_secret_key(name)
@@ -269,12 +269,12 @@ pub(super) fn is_secret_name(name: &str) -> bool {
         || segments(name).iter().any(ends)
 }
 
-/// Returns whether one of the words of a name is `wanted`.
+/// Whether one of the words of a name is `wanted`.
 pub(super) fn has_segment(name: &str, wanted: &[&str]) -> bool {
     segments(name).iter().any(|segment| wanted.contains(&segment.as_str()))
 }
 
-/// Returns the words of a name such as `API_KEY`, `api-key` or `apiKey`, in lower case.
+/// The words of a name such as `API_KEY`, `api-key` or `apiKey`, in lower case.
 fn segments(name: &str) -> Vec<String> {
     let (mut segments, mut was_lower) = (vec![String::new()], false);
     for c in name.chars() {
@@ -289,8 +289,8 @@ fn segments(name: &str) -> Vec<String> {
     segments
 }
 
-/// Returns whether `text` is from a small set of values, or a number, version, date, locale, time
-/// zone, region, or address of this machine.
+/// Whether `text` is from a small set of values, or a number, version, date, locale, time zone,
+/// region, or address of this machine.
 pub(super) fn is_known(text: &str) -> bool {
     text.is_empty()
         || KNOWN_WORDS.contains(&text.to_ascii_lowercase().as_str())
@@ -302,12 +302,12 @@ pub(super) fn is_known(text: &str) -> bool {
         || is_size(text)
 }
 
-/// Returns whether `text` is a width and a height, such as `1280,720` or `1280x720`.
+/// Whether `text` is a width and a height, such as `1280,720` or `1280x720`.
 fn is_size(text: &str) -> bool {
     text.split_once([',', 'x']).is_some_and(|(width, height)| digits(width, 5) && digits(height, 5))
 }
 
-/// Returns whether `text` is a number of at most six digits, perhaps with a unit.
+/// Whether `text` is a number of at most six digits, with or without a unit.
 fn is_number(text: &str) -> bool {
     const UNITS: &[&str] =
         &["", "ms", "s", "m", "h", "d", "k", "kb", "mb", "gb", "kib", "mib", "gib", "g", "%"];
@@ -318,12 +318,12 @@ fn is_number(text: &str) -> bool {
     digits(whole, 6) && digits(fraction, 6) && UNITS.contains(&unit.to_ascii_lowercase().as_str())
 }
 
-/// Returns whether `text` has 1 to `most` digits and nothing else.
+/// Whether `text` consists of 1 to `most` digits.
 fn digits(text: &str, most: usize) -> bool {
     (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns whether `text` is like `1.20.3`, `v2` or `2025-11-25`.
+/// Whether `text` is like `1.20.3`, `v2` or `2025-11-25`.
 pub(super) fn is_version(text: &str) -> bool {
     let text = text.strip_prefix('v').unwrap_or(text);
     let parts = |separator| text.split(separator).collect::<Vec<_>>();
@@ -334,7 +334,7 @@ pub(super) fn is_version(text: &str) -> bool {
         || (is_date && dashes.iter().all(|part| digits(part, 4)))
 }
 
-/// Returns whether `text` is like `de_DE.UTF-8` or `Europe/Berlin`.
+/// Whether `text` is like `de_DE.UTF-8` or `Europe/Berlin`.
 fn is_locale(text: &str) -> bool {
     const AREAS: &[&str] = &[
         "Africa",
@@ -361,7 +361,7 @@ fn is_locale(text: &str) -> bool {
         })
 }
 
-/// Returns whether `text` is a region of a cloud such as `eu-west-1`.
+/// Whether `text` is a region of a cloud such as `eu-west-1`.
 fn is_region(text: &str) -> bool {
     const DIRECTIONS: &[&str] = &[
         "central",
@@ -384,7 +384,7 @@ fn is_region(text: &str) -> bool {
         && parts.next().is_none()
 }
 
-/// Returns whether `text` is `localhost` or an IP address, perhaps with a port.
+/// Whether `text` is `localhost` or an IP address, with or without a port.
 fn is_local(text: &str) -> bool {
     let is_host =
         |host: &str| host == "localhost" || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
@@ -392,7 +392,7 @@ fn is_local(text: &str) -> bool {
         || text.rsplit_once(':').is_some_and(|(host, port)| is_host(host) && digits(port, 5))
 }
 
-/// Returns whether `text` is the full name of a host, perhaps with a port.
+/// Whether `text` is the full name of a host, with or without a port.
 pub(super) fn is_host_name(text: &str) -> bool {
     let (host, port) = text.split_once(':').unwrap_or((text, "0"));
     let is_label = |label: &str| {
@@ -406,7 +406,7 @@ pub(super) fn is_host_name(text: &str) -> bool {
         && !may_be_key(host)
 }
 
-/// Returns whether `text` is a path that begins at a directory, or several of them with colons.
+/// Whether `text` is a path from a directory, or several of them with colons.
 pub(super) fn is_path(text: &str) -> bool {
     let drive = |text: &str| {
         let mut chars = text.chars();
@@ -432,7 +432,7 @@ pub(super) fn is_path(text: &str) -> bool {
     }
 }
 
-/// Returns whether `text` is made of words and numbers, as in `read-only` or `src/main.js`.
+/// Whether `text` consists of words and numbers, as in `read-only` or `src/main.js`.
 pub(super) fn is_words(text: &str) -> bool {
     let is_word = |word: &str| {
         let mut rest = word.chars();
@@ -449,8 +449,8 @@ pub(super) fn is_words(text: &str) -> bool {
         && !may_be_key(text)
 }
 
-/// Returns whether `text` has the characters of names, such as those of packages, files and images,
-/// and no part that may be a key.
+/// Whether `text` has the characters of names, such as those of packages, files and images, and no
+/// part that may be a key.
 pub(super) fn is_name(text: &str) -> bool {
     let legal = |c: char| c.is_alphanumeric() || "-_./\\@+,~^[]()'\"".contains(c);
     // The digest of an image is in public registries.
@@ -461,7 +461,7 @@ pub(super) fn is_name(text: &str) -> bool {
     !name.is_empty() && name.len() <= 200 && name.chars().all(legal) && !may_be_key(name)
 }
 
-/// Returns whether `text` is a name as in a path, where the UUID of a directory is no secret.
+/// Whether `text` is a name as in a path, where the UUID of a directory is not a secret.
 fn is_name_in_path(text: &str) -> bool {
     let is_part = |part: &str| part.is_empty() || is_uuid(part) || is_name(part);
     text.len() <= 200
@@ -469,14 +469,13 @@ fn is_name_in_path(text: &str) -> bool {
         && Redactor::default().text(text) == text
 }
 
-/// Returns whether `text` has the form of a key: of a known service, long, or of mixed characters.
+/// Whether `text` has the form of a key: of a known service, long, or of mixed characters.
 pub(super) fn may_be_key(text: &str) -> bool {
     Redactor::default().text(text) != text
         || has_uuid(text)
         || text.split(|c: char| !c.is_alphanumeric()).any(is_key)
 }
 
-/// Returns whether a word may be a key.
 fn is_key(word: &str) -> bool {
     let length = word.chars().count();
     let count = |is: fn(char) -> bool| word.chars().filter(|c| is(*c)).count();
@@ -507,7 +506,6 @@ fn is_key(word: &str) -> bool {
     upper > 0 && length >= 12 && changes(char::is_uppercase) * 3 > length
 }
 
-/// Returns whether `text` contains a UUID.
 fn has_uuid(text: &str) -> bool {
     text.as_bytes().windows(UUID_LENGTH).any(is_uuid_of)
 }
@@ -518,7 +516,6 @@ fn is_uuid(text: &str) -> bool {
     text.len() == UUID_LENGTH && is_uuid_of(text.as_bytes())
 }
 
-/// Returns whether these 36 bytes are a UUID.
 fn is_uuid_of(bytes: &[u8]) -> bool {
     bytes.iter().enumerate().all(|(at, byte)| match at {
         8 | 13 | 18 | 23 => *byte == b'-',
@@ -526,7 +523,7 @@ fn is_uuid_of(bytes: &[u8]) -> bool {
     })
 }
 
-/// Returns whether `text` is an address without a user, a password or another secret.
+/// Whether `text` is an address without a user, a password or another secret.
 pub(super) fn is_public_address(text: &str) -> bool {
     is_address(text, SCHEMES)
 }
@@ -546,15 +543,15 @@ fn is_address(text: &str, schemes: &[&str]) -> bool {
         && query.into_iter().all(is_plain)
 }
 
-/// Returns whether a parameter names the project or the parts of the service to use.
+/// Whether a parameter names the project or the parts of the service to use.
 fn is_flag_list(name: &str, value: &str) -> bool {
     const LISTS: &[&str] =
         &["features", "groups", "project", "project_id", "project_ref", "tools", "toolsets"];
     LISTS.contains(&name) && is_words(value)
 }
 
-/// Returns whether `text` is an address on the web without a user, a password or a query. Its path
-/// is public, because tokens name it.
+/// Whether `text` is an address on the web without a user, a password or a query. Its path is
+/// public, because tokens name it.
 pub(super) fn is_issuer_address(text: &str) -> bool {
     let shaped = Redactor::default().text(text);
     plain_url(text).is_some_and(|(url, _)| WEB.contains(&url.scheme()) && url.query().is_none())
@@ -562,7 +559,7 @@ pub(super) fn is_issuer_address(text: &str) -> bool {
         && shaped == text
 }
 
-/// Returns the parsed `text` and its path, unless it contains a user.
+/// Parses `text` as a URL, and finds its path; `None` if it contains a user.
 fn plain_url(text: &str) -> Option<(Url, &str)> {
     // The parser would remove blanks, and accept a backslash as a slash.
     if text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '\\') {
@@ -587,7 +584,7 @@ fn plain_url(text: &str) -> Option<(Url, &str)> {
     is_plain.then_some((url, path))
 }
 
-/// Returns the parts of an address that are shown if it may contain a secret.
+/// The parts of an address that are shown if it may contain a secret.
 pub(super) fn hidden_address(text: &str) -> String {
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     let Some(scheme) = scheme.filter(|scheme| SCHEMES.contains(scheme)) else {
@@ -605,7 +602,7 @@ pub(super) fn hidden_address(text: &str) -> String {
 /// Kinds of tools and of authentication that have digits.
 const KINDS: &[&str] = &["A2A", "oauth2", "oauth2_token_exchange"];
 
-/// Returns a word that a message may repeat, such as a kind of authentication.
+/// A word that a message may repeat, such as a kind of authentication.
 pub(super) fn shown(word: &str) -> &str {
     match KINDS.contains(&word) || (word.len() <= 32 && is_words(word)) {
         true => word,
@@ -623,7 +620,7 @@ pub(super) fn without_secret(text: &str) -> String {
     }
 }
 
-/// Returns whether `text` has only references to variables, beside words such as `Bearer`.
+/// Whether `text` has only references to variables, and words such as `Bearer`.
 pub(super) fn has_only_references(text: &str) -> bool {
     const WORDS: &[&str] = &["", "api", "authorization", "basic", "bearer", "key", "token", "x"];
     let is_known = |word: &str| WORDS.contains(&word.to_ascii_lowercase().as_str());

@@ -38,7 +38,7 @@ pub(crate) struct Imported {
     pub(super) origins: Vec<String>,
     /// Issuers of tokens.
     pub(super) issuers: Vec<Issuer>,
-    /// The parts that were not translated.
+    /// The parts without a translation.
     pub(crate) parts: Vec<Part>,
 }
 
@@ -69,8 +69,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Returns the command that stores the secret header of this server as a credential: a source has
-    /// one, and it is for requests over HTTP.
+    /// The command that stores the secret header of this server as a credential: a source has one,
+    /// and it is for requests over HTTP.
     pub(super) fn credential(&self) -> Option<String> {
         let (url, headers) = match &self.upstream {
             Upstream::Url { url, headers } | Upstream::Document { url: Some(url), headers, .. } => {
@@ -116,15 +116,15 @@ pub(crate) struct Variable {
     value: String,
 }
 
-/// Returns described servers without their secrets.
+/// Reads described servers, without their secrets.
 pub(super) fn of(file: &ClientFile) -> Imported {
     let mut reader = Reader::default();
     reader.described(file, None);
     reader.imported
 }
 
-/// Returns the servers of several files with their origins. A server that several files describe in the
-/// same way is read once.
+/// Reads the servers of several files with their origins. Equal servers in several files are read
+/// once.
 pub(crate) fn read_files(files: &[(String, ClientFile)]) -> Imported {
     let mut reader = Reader::default();
     for (origin, file) in files {
@@ -146,7 +146,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reads servers, except those that were read before.
+    /// Reads servers, except duplicates.
     fn described(&mut self, file: &ClientFile, origin: Option<&str>) {
         self.origin = origin.map(str::to_owned);
         for Part { place, reason } in &file.parts {
@@ -180,7 +180,7 @@ impl Reader {
             ["url", "serverUrl", "httpUrl"].into_iter().find_map(|key| Some((key, text(key)?)));
         let mut words = match server.get("command") {
             Some(Value::String(program)) => vec![program.clone()],
-            // Some clients have the arguments in the same list.
+            // In some clients the list has the arguments too.
             Some(Value::Array(words)) => words.iter().map(word).collect(),
             _ => Vec::new(),
         };
@@ -225,7 +225,7 @@ impl Reader {
         self.add(name, id, upstream, rules, obstacle);
     }
 
-    /// Returns the words in `args`.
+    /// The words in `args`.
     fn arguments(
         &mut self,
         id: &str,
@@ -243,7 +243,7 @@ impl Reader {
         }
     }
 
-    /// Returns the table `key` of texts.
+    /// The table `key` of texts.
     fn table(
         &mut self,
         id: &str,
@@ -282,7 +282,7 @@ impl Reader {
         self.imported.servers.push(Server { name, id, upstream, rules, obstacle, origin });
     }
 
-    /// Notes that the part at `place` was not translated.
+    /// Notes that the part at `place` has no translation.
     pub(super) fn part(&mut self, place: impl Into<String>, reason: impl Into<String>) {
         let part = Part { place: place.into(), reason: without_secret(&reason.into()) };
         if !self.imported.parts.contains(&part) {
@@ -290,7 +290,7 @@ impl Reader {
         }
     }
 
-    /// Returns a server that runs as a child.
+    /// A server that runs as a child.
     pub(super) fn command(
         &mut self,
         id: &str,
@@ -304,7 +304,7 @@ impl Reader {
             self.part(format!("{id}.command"), change);
         }
         let words = line.words;
-        // A default is never written, so it hides nothing else.
+        // A default is never written, so it hides no other secret.
         let examined: Vec<_> = words.iter().map(|word| reference::without_defaults(word)).collect();
         let (clean, hidden) = arguments::without_secrets(&examined);
         let mut env = self.settings(id, env, "", is_public_variable);
@@ -336,7 +336,7 @@ impl Reader {
         Upstream::Command { command: launcher::command(&pieces), env, cwd }
     }
 
-    /// Returns an argument that may be a secret: `sh` takes it from a variable.
+    /// An argument that may be a secret: `sh` takes it from a variable.
     fn secret_argument(
         &mut self,
         id: &str,
@@ -360,7 +360,7 @@ impl Reader {
         };
         let about = format!("for an argument of source `{id}`: the value it has in the client");
         let variable = self.variable(variable_name(id, &name), id, about, value.to_owned());
-        // A container gets the value of a variable that is only named.
+        // A container gets the value of a variable if only its name is given.
         let program = program.rsplit('/').next().unwrap_or_default();
         let is_variable = CONTAINER_RUNNERS.contains(&program)
             && matches!(before, "-e" | "--env")
@@ -378,7 +378,7 @@ impl Reader {
         vec![Piece::Text(prefix.to_owned()), Piece::Variable(variable)]
     }
 
-    /// Returns an argument that is no secret, with its references as variables.
+    /// An argument without secrets, with its references as variables.
     fn argument(
         &mut self,
         id: &str,
@@ -415,7 +415,7 @@ impl Reader {
         parts.into_iter().map(piece).collect()
     }
 
-    /// Names the default of a variable, and returns an explanation.
+    /// Notes the default of a variable, and returns an explanation.
     fn default_of(&mut self, place: &str, name: &str, variable: &str, default: &str) -> String {
         let shown = match is_public_variable(name, default) {
             true => format!("the default `{default}`"),
@@ -426,7 +426,7 @@ impl Reader {
         format!(" ({shown} is used in the client if it is unset)")
     }
 
-    /// Returns a server at an address.
+    /// A server at an address.
     pub(super) fn url(
         &mut self,
         id: &str,
@@ -439,7 +439,7 @@ impl Reader {
         Upstream::Url { url, headers }
     }
 
-    /// Returns a service with an OpenAPI document.
+    /// A service with an OpenAPI document.
     pub(super) fn document(
         &mut self,
         id: &str,
@@ -458,7 +458,7 @@ impl Reader {
         Upstream::Document { document, url, headers }
     }
 
-    /// Returns `url`, or the part of it that is no secret.
+    /// `url`, or its part without a secret.
     fn address(&mut self, place: &str, url: &str, obstacle: &mut Obstacle) -> String {
         let plain = reference::plain(url);
         let is_variable = plain != url && is_path(&plain);
@@ -476,7 +476,7 @@ impl Reader {
         if has_secret { hidden_address(url) } else { url.to_owned() }
     }
 
-    /// Returns `path`, or the placeholder if it may be a secret.
+    /// `path`, or the placeholder if it may be a secret.
     fn file(&mut self, place: &str, path: &str, obstacle: &mut Obstacle) -> String {
         let plain = reference::plain(path);
         if is_path(&plain) || is_name(&plain) {
@@ -487,15 +487,15 @@ impl Reader {
         PLACEHOLDER.to_owned()
     }
 
-    /// Returns the setting of a secret that the document has, but that is not written, or whose value
-    /// is unknown. `about` says what the variable must contain.
+    /// A setting for a secret of the document that is not written, or whose value is unknown.
+    /// `about` says what the variable must contain.
     pub(super) fn secret(&mut self, id: &str, name: &str, about: &str, value: &str) -> Setting {
         let about = format!("for `{name}` of source `{id}`: {about}");
         let wanted = variable_name(id, name);
         Setting::Env(self.variable(wanted, id, about, value.to_owned()))
     }
 
-    /// Returns an unused source id that resembles `name`.
+    /// An unused source id that resembles `name`.
     pub(super) fn id(&mut self, name: &str) -> String {
         // Longest id is 32; room for a number that makes it unique.
         const MAX: usize = 28;
@@ -522,8 +522,8 @@ impl Reader {
         id
     }
 
-    /// Returns the settings of a table. Values that are not `is_public`, and references, become
-    /// variables. The names of these variables start with `prefix`, because many servers have the same
+    /// The settings of a table. Values that are not `is_public`, and references, become variables.
+    /// Their names start with `prefix`, because many servers have the same headers.
     /// headers.
     fn settings(
         &mut self,
@@ -593,7 +593,7 @@ impl Reader {
     }
 }
 
-/// Adds `variable` to those of a program, and returns its name there.
+/// Adds `variable` to those of a program; returns its name there.
 fn variable_of(env: &mut Vec<(String, Setting)>, variable: String) -> String {
     let setting = Setting::Env(variable.clone());
     let mut name = variable;
@@ -607,7 +607,7 @@ fn variable_of(env: &mut Vec<(String, Setting)>, variable: String) -> String {
     name
 }
 
-/// Adds an obstacle if `kind` is no transport of `upstream`.
+/// Adds an obstacle if `kind` is not a transport of `upstream`.
 fn check_transport(kind: &Value, upstream: &Upstream, obstacle: &mut Obstacle) {
     let kind = kind.as_str().map(folded).unwrap_or_default();
     let is_command = matches!(upstream, Upstream::Command { .. });
@@ -620,13 +620,12 @@ fn check_transport(kind: &Value, upstream: &Upstream, obstacle: &mut Obstacle) {
     }
 }
 
-/// Returns a program and its arguments.
 pub(super) fn words(program: &str, args: Option<&Vec<Value>>) -> Vec<String> {
     let args = args.into_iter().flatten().map(word);
     std::iter::once(program.to_owned()).chain(args).collect()
 }
 
-/// Returns whether the command runs toolcrib, which would then be a source of itself.
+/// Whether the command runs toolcrib, which would then be a source of itself.
 fn is_toolcrib(words: &[String]) -> bool {
     let program = words.first().and_then(|it| it.rsplit(['/', '\\']).next()).unwrap_or_default();
     let is_runner = matches!(program, "npx" | "uvx" | "bunx" | "npx.cmd");
@@ -634,7 +633,7 @@ fn is_toolcrib(words: &[String]) -> bool {
     matches!(program, "toolcrib" | "toolcrib.exe") || (is_runner && package == Some("toolcrib"))
 }
 
-/// Returns whether toolcrib itself, or the programs that it starts, use the variable `name`.
+/// Whether toolcrib itself, or the programs that it starts, use the variable `name`.
 fn is_own_variable(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "ALL_PROXY",
@@ -660,7 +659,7 @@ fn is_own_variable(name: &str) -> bool {
     NAMES.contains(&name.as_str()) || name.starts_with("TOOLCRIB_") || name.starts_with("LC_")
 }
 
-/// Returns `PREFIX_NAME` in the characters of environment variables.
+/// `PREFIX_NAME` in the characters of environment variables.
 fn variable_name(prefix: &str, name: &str) -> String {
     let joined = match prefix {
         "" => name.to_owned(),
@@ -674,7 +673,6 @@ fn variable_name(prefix: &str, name: &str) -> String {
     }
 }
 
-/// Returns a JSON value as a word.
 fn word(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -37,7 +37,7 @@ pub(crate) const RULES: &str = "\
     # scopes = [\"files:read\"]\n\
     # safety_tier = \"read\"\n";
 
-/// Returns `text` followed by the configuration of `imported`.
+/// Appends the configuration of `imported` to `text`.
 pub(crate) fn below(mut text: String, imported: &Imported) -> Written {
     text.push_str(&parts(imported));
     text.push_str(&server_table(imported));
@@ -72,19 +72,19 @@ pub(crate) fn below(mut text: String, imported: &Imported) -> Written {
     Written { text, sources, left_out }
 }
 
-/// Returns `table` as a comment with the reason.
+/// Comments `table` out, with the reason.
 fn commented(table: &str, why: &str) -> String {
     let lines = table.lines().map(|line| format!("# {line}\n"));
     std::iter::once(format!("# Not in force: {}.\n", one_line(why))).chain(lines).collect()
 }
 
-/// Returns `text` without characters that could end a comment.
+/// Replaces characters that could end a comment.
 pub(super) fn one_line(text: &str) -> String {
     let hidden = |c: char| c.is_control() || is_hidden(c);
     text.chars().map(|c| if hidden(c) { ' ' } else { c }).collect()
 }
 
-/// Returns a comment that names the parts which were not translated.
+/// A comment that names the parts without a translation.
 fn parts(imported: &Imported) -> String {
     if imported.parts.is_empty() {
         return String::new();
@@ -95,7 +95,7 @@ fn parts(imported: &Imported) -> String {
     std::iter::once("#\n# Not translated:\n".to_owned()).chain(lines).collect()
 }
 
-/// Returns the table `[server]`; values that it does not accept become comments.
+/// The table `[server]`; values that it does not accept become comments.
 fn server_table(imported: &Imported) -> String {
     let list =
         |values: &[String]| values.iter().map(|value| string(value)).collect::<Vec<_>>().join(", ");
@@ -125,7 +125,7 @@ fn issuer_table(Issuer { issuer, audiences, keys, .. }: &Issuer) -> String {
     )
 }
 
-/// Returns the problem of `source` as a configuration, with all secrets assumed present.
+/// The problem of `source` as a configuration, with all secrets assumed present.
 fn refused(source: &str) -> Option<String> {
     let error = config::parse("import", source, Path::new(""), &AnySecret).err()?;
     error.problems.first().map(|problem| problem.message.clone())
@@ -158,7 +158,7 @@ fn source(server: &Server) -> String {
             text.push_str(&settings("headers", headers));
         }
     }
-    // A table can be written once only, so of several rules for one glob the last counts.
+    // A table can be written only once, so the last of several rules for one glob counts.
     let last = |rule: &Rule, at| !server.rules.iter().skip(at + 1).any(|it| it.glob == rule.glob);
     for (_, rule) in server.rules.iter().enumerate().filter(|(at, rule)| last(rule, *at)) {
         text.push_str(&rule_table(rule));
@@ -208,7 +208,7 @@ fn string(text: &str) -> String {
     }
 }
 
-/// Returns `text` as a basic TOML string on one line.
+/// `text` as a basic TOML string on one line.
 fn basic(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

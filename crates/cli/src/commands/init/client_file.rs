@@ -1,7 +1,7 @@
 //! A file of a desktop client, and the servers in it.
 //!
-//! Invariant: reading a file ends, whatever is at its path: only regular files of a limited size are
-//! read, and the number of servers is limited.
+//! Invariant: reading a file always completes: only regular files of a limited size are read, and
+//! the number of servers is limited.
 
 use std::{
     collections::BTreeSet,
@@ -44,7 +44,7 @@ pub(super) struct ClientFile {
     pub(super) chosen: bool,
 }
 
-/// Returns the files of clients that exist and have servers, or cannot be read.
+/// Finds the files of clients that exist and have servers, or cannot be read.
 pub(super) fn find() -> Vec<ClientFile> {
     let mut known = BTreeSet::new();
     let mut found = Vec::new();
@@ -85,12 +85,10 @@ impl ClientFile {
         Ok(Self { client: "named by --from", path, content, problem: None, chosen: true })
     }
 
-    /// Returns its path and client.
     pub(super) fn label(&self) -> String {
         format!("{} ({})", places::shown(&self.path), self.client)
     }
 
-    /// Returns the file and the servers in it.
     pub(super) fn summary(&self) -> String {
         match &self.problem {
             Some(problem) => format!("found {}: not usable: {problem}", self.label()),
@@ -98,7 +96,7 @@ impl ClientFile {
         }
     }
 
-    /// Returns the question whether its servers are imported.
+    /// The question before its servers are imported.
     pub(super) fn question(&self) -> String {
         format!("import {} from {}?", plural(self.content.servers.len()), self.label())
     }
@@ -128,7 +126,7 @@ fn plural(servers: usize) -> String {
     format!("{servers} server{}", if servers == 1 { "" } else { "s" })
 }
 
-/// Returns the servers in the file; `None` if it has no table for them.
+/// The servers in the file; `None` if it has no table for them.
 fn read(path: &Path) -> anyhow::Result<Option<Content>> {
     let shown = path.display();
     // Opening a pipe would wait for its writer.
@@ -161,7 +159,7 @@ fn is_missing(error: &anyhow::Error) -> bool {
     causes.any(|it| matches!(it.kind(), NotFound | NotADirectory))
 }
 
-/// Returns the error with its causes and hints on one line.
+/// The error with its causes and hints on one line.
 fn describe(error: &anyhow::Error) -> String {
     let io = error.chain().find_map(|it| it.downcast_ref::<io::Error>());
     match io {

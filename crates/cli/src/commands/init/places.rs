@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use crate::env;
 
-/// Returns the usual files: the name of the client, and the path.
+/// The usual files: the name of the client, and the path.
 ///
-/// The places of all systems are looked at, because a home can be shared between them.
+/// The places of all systems are included, because a home can be shared between them.
 pub(super) fn all() -> Vec<(&'static str, PathBuf)> {
     let home = ["HOME", "USERPROFILE"].into_iter().find_map(env::variable).map(PathBuf::from);
     let in_home = |path: &str| home.as_ref().map(|home| home.join(path));
@@ -36,7 +36,7 @@ pub(super) fn all() -> Vec<(&'static str, PathBuf)> {
     files
 }
 
-/// Returns `path` as text, with `~` for the home.
+/// `path` as text, with `~` for the home.
 pub(super) fn shown(path: &std::path::Path) -> String {
     let home = env::variable("HOME");
     let below =

@@ -1,6 +1,6 @@
-//! The configuration file that is written, and its schema.
+//! The configuration file to write, and its schema.
 //!
-//! Invariant: a file that exists is replaced only with `--force`, as a whole, after it was copied.
+//! Invariant: an existing file is replaced only with `--force`, as a whole, after a backup.
 
 use std::{
     ffi::OsStr,
@@ -13,7 +13,7 @@ use anyhow::Context as _;
 
 use crate::failure::{Advise as _, advised};
 
-/// The most backups that are kept.
+/// The most backups to keep.
 const MAX_BACKUPS: u32 = 100;
 
 /// Where the configuration goes.
@@ -25,7 +25,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Fails when the file exists, unless it may be replaced.
+    /// Fails if the file exists, unless it may be replaced.
     pub(super) fn new(file: PathBuf, force: bool) -> anyhow::Result<Self> {
         let exists = match fs::symlink_metadata(&file) {
             Ok(about) if about.is_dir() => anyhow::bail!("{} is a directory", file.display()),
@@ -50,18 +50,18 @@ impl Target {
         &self.file
     }
 
-    /// Returns the file with the schema: `toolcrib.schema.json` next to `toolcrib.toml`.
+    /// The file with the schema: `toolcrib.schema.json` next to `toolcrib.toml`.
     pub(super) fn schema(&self) -> PathBuf {
         self.file.with_file_name(self.schema_name())
     }
 
-    /// Returns its name, as the configuration names it.
+    /// The name of the schema in the configuration.
     pub(super) fn schema_name(&self) -> String {
         let name = self.file.file_stem().unwrap_or(OsStr::new("toolcrib"));
         format!("{}.schema.json", name.to_string_lossy())
     }
 
-    /// Writes the schema. One that exists stays without `--force`: only editors read it.
+    /// Writes the schema. Keeps an existing one without `--force`: only editors read it.
     pub(super) fn write_schema(&self, text: &str) -> anyhow::Result<()> {
         let schema = self.schema();
         let mut open = fs::OpenOptions::new();
@@ -76,7 +76,7 @@ impl Target {
         }
     }
 
-    /// Writes the file, and returns the copy of the former one.
+    /// Writes the file; returns the backup of the previous one.
     pub(super) fn write(&self, text: &str) -> anyhow::Result<Option<PathBuf>> {
         match self.exists {
             true => self.replace(text).map(Some),
@@ -112,7 +112,7 @@ impl Target {
     }
 }
 
-/// Copies the file to the first free name, and returns that.
+/// Copies the file to the first unused name, and returns that.
 fn back_up(file: &Path) -> anyhow::Result<PathBuf> {
     let names =
         std::iter::once(".bak".to_owned()).chain((2..=MAX_BACKUPS).map(|n| format!(".bak{n}")));
