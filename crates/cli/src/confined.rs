@@ -1,5 +1,5 @@
-//! The launcher of child processes: this program, started again. It supervises a child, or drops the
-//! privileges that the child must not have and then executes it.
+//! The launcher of child processes: this program, started again. It supervises a child, or drops
+//! privileges that are forbidden to the child and then executes it.
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
@@ -8,7 +8,7 @@ use toolcrib_sources::{Launcher, run_child};
 /// The first argument of a launcher process. It is internal, so the help omits it.
 const LAUNCHER_ARGUMENT: &str = "run-child";
 
-/// Returns a launcher that runs this program, also after its file was replaced by another version.
+/// A launcher that runs this program, also after its file was replaced by another version.
 pub(crate) fn launcher() -> Launcher {
     let own = PathBuf::from("/proc/self/exe");
     let program = match own.exists() {
@@ -20,7 +20,7 @@ pub(crate) fn launcher() -> Launcher {
     Launcher { program, arguments: vec![OsString::from(LAUNCHER_ARGUMENT)], environment }
 }
 
-/// Runs a child if this process is a launcher, and returns its exit code.
+/// Runs a child if this process is a launcher; the result is its exit code.
 ///
 /// Must be called first in `main`, so that the child inherits no thread and no open file.
 pub(crate) fn entered() -> Option<ExitCode> {

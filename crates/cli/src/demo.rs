@@ -69,7 +69,6 @@ pub(crate) struct Demo {
     library: Library,
 }
 
-/// Returns whether a demo left keys in the store of `data_dir`.
 pub(crate) fn left_keys_in(data_dir: &Path) -> bool {
     data_dir.join(FILE).is_file()
 }
@@ -142,7 +141,7 @@ pub(crate) fn write_key_files(data_dir: &Path, folder: &Path) -> anyhow::Result<
     Ok(())
 }
 
-/// Returns the error of a missing or unreadable `file`.
+/// The error for a missing or unreadable `file`.
 fn no_demo(file: &Path) -> anyhow::Error {
     advised(
         format!("no demo found: {} is missing or unreadable", file.display()),
@@ -150,7 +149,7 @@ fn no_demo(file: &Path) -> anyhow::Error {
     )
 }
 
-/// Returns the directory for the state of the demo.
+/// The directory for the state of the demo.
 fn data_dir(global: &Global) -> PathBuf {
     global.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR))
 }
@@ -178,7 +177,6 @@ impl Demo {
         Ok(Self { data_dir, library })
     }
 
-    /// Returns the configuration of the demo.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
         let program = std::env::current_exe().context("the path of this program is unknown")?;
         let program = program.to_str().context("the path of this program is not UTF-8")?;
@@ -234,7 +232,7 @@ impl Demo {
         self.introduce(gateway, &facts, &file, printer)
     }
 
-    /// Makes the history of the demo in the background, if its record has none.
+    /// Makes the history of the demo in the background, unless its record has one.
     pub(crate) fn make_history(gateway: &Gateway, store: &dyn Storage, printer: Printer) {
         let work = history::make(gateway.clone(), store.events(), printer);
         gateway.tasks().once("demo-history", work);
@@ -281,7 +279,7 @@ Try:
     }
 }
 
-/// Creates a key in `store` and returns its text.
+/// Creates a key in `store`; returns its text.
 async fn key(
     store: &dyn Storage,
     name: &str,

@@ -40,7 +40,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Reads the file of an earlier demo; returns `None` if it is missing or invalid.
+    /// Reads the file of an earlier demo; `None` if it is missing or invalid.
     pub(crate) fn read(file: &Path) -> Option<Self> {
         let reader = fs::File::open(file).ok()?.take(MAX_BYTES);
         serde_json::from_reader(io::BufReader::new(reader)).ok()

@@ -15,8 +15,8 @@
 //! | `COLUMNS` | width of tables, instead of the width of the terminal |
 //! | `HOME`, `USERPROFILE`, `APPDATA`, `XDG_CONFIG_HOME`, `CODEX_HOME` | where `init` looks for files of clients |
 //!
-//! The first eight are read by the argument parser. A variable that is empty counts as not set. Nothing
-//! else in the workspace reads the environment.
+//! The first eight are read by the argument parser. An empty variable counts as unset. The rest of
+//! the workspace does not read the environment.
 
 use std::{io::Read as _, path::Path};
 
@@ -42,7 +42,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Returns whether variable `name` is set to an empty text.
+/// Whether variable `name` is set to an empty text.
 pub(crate) fn is_empty(name: &str) -> bool {
     #[expect(clippy::disallowed_methods, reason = "this module is where the environment is read")]
     std::env::var_os(name).is_some_and(|value| value.is_empty())
@@ -62,9 +62,9 @@ impl SecretReader for Secrets {
     }
 }
 
-/// Returns the text of a secret file without trailing line breaks.
+/// Reads a secret file, without trailing line breaks.
 ///
-/// Fails when the file is unreadable, empty or larger than 64 KiB.
+/// Fails if the file is unreadable, empty or larger than 64 KiB.
 pub(crate) fn read_secret(path: &Path) -> Result<Secret, String> {
     let unreadable = |error: std::io::Error| {
         format!("the file {} cannot be read ({})", path.display(), io_reason(error.kind()))

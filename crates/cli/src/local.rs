@@ -1,6 +1,6 @@
 //! A gateway inside the process of one command.
 //!
-//! Invariant (I-26): the sources are closed before the command ends, also after Ctrl-C.
+//! Invariant (I-26): the sources are closed before the command exits, also after Ctrl-C.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -78,7 +78,7 @@ impl Local {
         keys: Option<SealKeys>,
         printer: Printer,
     ) -> anyhow::Result<Self> {
-        // Without `call_keys`: nothing of a call outlives this process.
+        // Without `call_keys`: the state of calls does not outlive this process.
         let seal_keys = keys.clone().unwrap_or_default();
         let options = Options { seal_keys, ..Options::default() };
         let store = store::open_or_create(&settings, options, printer).await?;
@@ -159,8 +159,8 @@ pub(crate) async fn with_gateway<T>(
     Local::start(Settings::load(&cx.global)?, cx.printer).await?.run(work).await
 }
 
-/// As [`with_gateway`], for a command that only reads: without a store it works on an empty one in
-/// memory, and creates none.
+/// As [`with_gateway`], for a command that only reads: without a store it uses an empty one in
+/// memory, and does not create one.
 pub(crate) async fn with_catalog<T>(
     cx: &Context,
     work: impl AsyncFnOnce(&Gateway) -> anyhow::Result<T>,
@@ -190,8 +190,7 @@ pub(crate) async fn with_sources<T>(
         .await
 }
 
-/// Returns the builder of a gateway on `storage`. Its sources take their credentials from
-/// `credentials`.
+/// The builder of a gateway on `storage`. Its sources take their credentials from `credentials`.
 pub(crate) fn builder(
     config: Config,
     library: Library,
@@ -207,7 +206,7 @@ pub(crate) fn builder(
     GatewayBuilder::new(config, storage, Arc::new(factory)).key_sets(key_sets).tasks(tasks)
 }
 
-/// Returns the sources of `config` with invalid settings, without starting any.
+/// The sources of `config` with invalid settings, without starting any.
 pub(crate) fn invalid_sources(config: &Config, library: Library) -> Vec<InvalidSource> {
     let factory = factory(library);
     // The gateway runs workflows itself.
@@ -221,7 +220,7 @@ fn factory(library: Library) -> Factory {
         .with_packs(library)
 }
 
-/// Returns the operator of this machine as a principal; without `scopes` it has scope `*`.
+/// The operator of this machine as a principal; without `scopes` it has scope `*`.
 pub(crate) fn operator(tenant: TenantId, scopes: Vec<Grant>) -> anyhow::Result<Principal> {
     let scopes = match scopes.is_empty() {
         true => ScopeSet::parse(["*"])?,
@@ -248,8 +247,8 @@ pub(crate) fn no_toolset(name: &str, config: &Config) -> anyhow::Error {
     )
 }
 
-/// Returns a suggestion for the unknown tool name `name`: a similar wire name, else a similar tool
-/// id or OTC id. Empty if no name is similar.
+/// A suggestion for the unknown tool name `name`: a similar wire name, else a similar tool id or
+/// OTC id. Empty if no name is similar.
 pub(crate) fn suggestion(gateway: &Gateway, name: &str) -> String {
     let snapshot = gateway.snapshot();
     let entries = snapshot.catalog.entries();
@@ -276,10 +275,10 @@ pub(crate) async fn settle_for(gateway: &Gateway, patience: Duration, printer: P
     gateway.supply().settle(patience).await;
 }
 
-/// Returns the tool with this tool id, wire name or OTC id.
+/// Finds a tool by tool id, wire name or OTC id.
 ///
-/// Waits until its source has listed its tools, or until [`settle`] returns. The stored catalog can
-/// list a tool in a form that its source no longer offers.
+/// Waits until its source has listed its tools, or until [`settle`] completes. The stored catalog
+/// can list an outdated form of a tool.
 pub(crate) async fn awaited(
     gateway: &Gateway,
     name: &str,
@@ -331,7 +330,7 @@ fn entry(gateway: &Gateway, name: &str) -> Option<Arc<Entry>> {
     gateway.snapshot().catalog.find_all(name).first().map(|entry| Arc::clone(entry))
 }
 
-/// Returns whether the tools of `source` were listed and compared with their pins.
+/// Whether the tools of `source` were listed and compared with their pins.
 fn is_ready(gateway: &Gateway, source: &SourceId) -> bool {
     let reports = gateway.supply().reports();
     let report = reports.iter().find(|report| report.id == *source);

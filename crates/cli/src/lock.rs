@@ -1,7 +1,7 @@
 //! The lock that limits a store to one server.
 //!
-//! Limits are counted per process, so two servers on one store would allow twice as many calls. It is
-//! a file lock, which the operating system releases when the process ends.
+//! Limits are counted per process, so two servers on one store would allow twice as many calls. It
+//! is a file lock, which the operating system releases when the process exits.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -23,8 +23,8 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock of the store of `settings`. Returns `None` if the store's directory does not
-    /// exist yet. Fails when another process holds the lock.
+    /// Takes the lock of the store of `settings`; `None` if the store's directory does not exist
+    /// yet. Fails if another process holds the lock.
     pub(crate) fn take(settings: &Settings) -> anyhow::Result<Option<Self>> {
         let path = place(&settings.config.store.path);
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
@@ -53,7 +53,7 @@ impl Lock {
     }
 }
 
-/// Returns the path of the lock file, next to the store. Each store in a directory has its own.
+/// The path of the lock file, next to the store. Each store in a directory has its own.
 fn place(store: &Path) -> PathBuf {
     match store.file_name() {
         Some(name) if name != STORE_FILE => {

@@ -37,15 +37,15 @@ pub(crate) enum DefaultLevel {
 /// Whether lines are JSON. The configuration decides, which is read after the first lines.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// How far the server of this process is.
+/// The stage of the server of this process.
 static STAGE: AtomicU8 = AtomicU8::new(Stage::Command as u8);
 
-/// What messages of the program are. A log has lines of one format.
+/// The audience of the program's messages. A log has lines of one format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     /// They are for the person who ran the command.
     Command,
-    /// A server starts: they are log lines. The error that ends the start is for people.
+    /// A server starts: they are log lines. The error of a failed start is for people.
     Starting,
     /// A server runs: all are log lines.
     Serving,
@@ -92,8 +92,8 @@ pub(crate) fn enter(stage: Stage) {
     STAGE.store(stage as u8, Ordering::Relaxed);
 }
 
-/// Writes `message` as a log line if messages are log lines from `stage` on, or lines are JSON, and
-/// returns whether it has. The filter of `TOOLCRIB_LOG` does not apply.
+/// Writes `message` as a log line if messages are log lines from `stage` on, or lines are JSON.
+/// Returns whether it has. The filter of `TOOLCRIB_LOG` does not apply.
 pub(crate) fn message(
     level: Level,
     stage: Stage,
@@ -131,7 +131,7 @@ fn plain(value: &Value) -> String {
     harmless(&text).replace('\n', " ")
 }
 
-/// Returns a line as [`Format`] writes it.
+/// A line as [`Format`] writes it.
 fn line(level: Level, text: &str, now: DateTime<Utc>) -> String {
     let at = now.to_rfc3339_opts(SecondsFormat::Micros, true);
     let name = format!("{:>5}", level.as_str());

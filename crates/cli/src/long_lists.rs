@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use toolcrib_core::catalog::Listing;
 use toolcrib_gateway::Gateway;
 
-/// Returns a warning if the list `of` something has more tools than one page.
+/// A warning if the list `of` something has more tools than one page.
 pub(crate) fn warning(of: &str, tools: usize, page_size: NonZeroUsize) -> Option<String> {
     let first = page_size.get();
     (tools > first).then(|| {
@@ -16,7 +16,7 @@ pub(crate) fn warning(of: &str, tools: usize, page_size: NonZeroUsize) -> Option
     })
 }
 
-/// Returns a warning for each such list: of the whole catalog, and of the toolsets.
+/// A warning for each such list: of the whole catalog, and of the toolsets.
 pub(crate) fn warnings(gateway: &Gateway) -> Vec<String> {
     let page_size = gateway.config().mcp.page_size;
     let snapshot = gateway.snapshot();

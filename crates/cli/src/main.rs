@@ -46,9 +46,9 @@ use crate::{
     printer::{OutputClosed, Printer},
 };
 
-/// Calls are allocated by the threads of the runtime and freed by that of the store; with the allocator
-/// of glibc they waited for each other's locks. A thread of its own returns freed memory to the system
-/// (`.cargo/config.toml` says when).
+/// Calls are allocated by the threads of the runtime and freed by that of the store; with the
+/// allocator of glibc they waited for each other's locks. A separate thread returns freed memory to
+/// the system (`.cargo/config.toml` says when).
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -91,7 +91,7 @@ fn run(args: Args, printer: Printer) -> anyhow::Result<Exit> {
     match serves {
         // Drops the tasks that are still running; their child processes die with them (I-26).
         true => runtime.shutdown_timeout(SHUTDOWN_LIMIT),
-        // A thread that is blocked on stdin must not keep the program alive.
+        // A thread blocked on stdin must not keep the program alive.
         false => runtime.shutdown_background(),
     }
     result

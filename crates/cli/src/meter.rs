@@ -1,7 +1,7 @@
 //! Progress output on stderr: a bar for a call, a spinner while sources start.
 //!
 //! Invariant: bars and spinners are shown only on a terminal. Elsewhere the progress of a call is
-//! printed as lines of text, and waiting prints nothing.
+//! printed as lines of text, and waiting is silent.
 
 use std::{io::IsTerminal as _, time::Duration};
 
@@ -21,7 +21,7 @@ pub(crate) struct Meter {
     bar: Option<ProgressBar>,
 }
 
-/// A spinner that is shown until it is dropped.
+/// A spinner, shown until it is dropped.
 pub(crate) struct Spinner(Option<ProgressBar>);
 
 impl Meter {

@@ -41,7 +41,7 @@ pub(crate) fn report(error: clap::Error) -> ExitCode {
     ExitCode::from(USAGE_ERROR)
 }
 
-/// Prints the help of the command whose subcommand is missing.
+/// Prints the help of the command with the missing subcommand.
 fn help_of(error: &clap::Error) {
     let path = match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(path)) => path.as_str(),
@@ -59,7 +59,7 @@ fn help_of(error: &clap::Error) {
     write!(AutoStream::auto(io::stderr().lock()), "{}", help.ansi()).ok();
 }
 
-/// Returns the first paragraph of the parser's message, without the prefix `error: `.
+/// The first paragraph of the parser's message, without the prefix `error: `.
 fn message(error: &clap::Error) -> String {
     if matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! Ids on the command line: in full, or as a prefix that only one id has.
+//! Ids on the command line: in full, or as a unique prefix.
 
 use crate::failure::usage;
 
@@ -6,19 +6,18 @@ use crate::failure::usage;
 const MIN: usize = 4;
 /// The most candidates in an error.
 const SHOWN: usize = 8;
-/// Characters of an id of this program; one of that length is in full.
+/// Characters of an id of this program; an id of that length is in full.
 const FULL: usize = 36;
 
-/// Returns whether `typed` can be a prefix. An id in full needs no list of all.
+/// Whether `typed` can be a prefix. An id in full needs no list of all.
 pub(crate) fn is_short(typed: &str) -> bool {
     typed.len() < FULL
 }
 
-/// Returns the one of `ids` that `typed` names: itself, or the only one that begins with it. `None` if
-/// there is none.
+/// Finds the id that equals `typed`, or the only one that starts with it; `None` if none matches.
 ///
 /// # Errors
-/// Several begin with it; the error lists them. `what` is their noun.
+/// Several ids match; the error lists them. `what` is their noun.
 pub(crate) fn resolve(
     typed: &str,
     what: &str,

@@ -2,7 +2,7 @@
 //! run the same checks.
 //!
 //! Invariant (I-30): an address other than loopback requires `[server] tls` or `behind_proxy = true`.
-//! Invariant: the checks connect to nothing and write nothing.
+//! Invariant: the checks open no connection and write no file.
 
 use std::{path::Path, sync::Arc};
 
@@ -42,7 +42,7 @@ pub(crate) struct Ready {
     pub(crate) arguments_hash: ArgumentsHash,
     /// `None` without `[store] password`.
     pub(crate) store_password: Option<Secret>,
-    /// The limiter in Valkey or Redis; `None` without one.
+    /// The limiter in Valkey or Redis, if one is configured.
     pub(crate) limiter: Option<Arc<dyn RateLimiter>>,
     /// `None` without `[telemetry]`.
     pub(crate) spans: Option<Spans>,
@@ -102,7 +102,7 @@ pub(crate) async fn check(config: &Config, data_dir: &Path) -> Result<Ready, Vec
     }
 }
 
-/// Returns an obstacle for a store that several servers can share, without a seal key: answers under
+/// An obstacle for a store that several servers can share, without a seal key: answers under
 /// idempotency keys are shared only sealed, so one call would run once at each server.
 fn unsealed(config: &Config) -> Option<Obstacle> {
     let StoreConfig { engine, seal_key, .. } = &config.store;
@@ -126,8 +126,8 @@ pub(crate) fn identity(files: &TlsConfig) -> Result<TlsIdentity, Obstacle> {
     })
 }
 
-/// Returns why the server cannot listen on the configured address. An address in use is accepted:
-/// most likely the server of this configuration is running.
+/// Why the server cannot listen on the configured address. An address in use is accepted: most
+/// likely the server of this configuration is running.
 pub(crate) async fn unusable_address(config: &Config) -> Option<Obstacle> {
     let listen = config.server.listen;
     match TcpListener::bind(listen).await {
@@ -143,7 +143,7 @@ pub(crate) async fn unusable_address(config: &Config) -> Option<Obstacle> {
     }
 }
 
-/// Prints all `obstacles` except the last one, and returns that one for the caller to print.
+/// Prints all `obstacles` except the last one, which the caller prints.
 pub(crate) fn refused(mut obstacles: Vec<Obstacle>, printer: Printer) -> anyhow::Error {
     let last = obstacles.pop();
     for obstacle in obstacles {
@@ -174,7 +174,7 @@ fn protected(config: &Config) -> anyhow::Result<()> {
     ))
 }
 
-/// Returns the invalid destinations of the event log and of webhooks.
+/// The invalid destinations of the event log and of webhooks.
 fn undeliverable(config: &Config) -> Vec<Obstacle> {
     let deliveries = Deliveries::default();
     let fails = |destination: &Destination| deliveries.build(destination).err();
@@ -201,7 +201,7 @@ impl Obstacle {
         Self { key: key.into(), error }
     }
 
-    /// Returns the error with its hint.
+    /// The error with its hint.
     pub(crate) fn into_error(self) -> anyhow::Error {
         self.error
     }

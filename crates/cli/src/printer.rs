@@ -1,5 +1,5 @@
-//! All output of the program: data goes to stdout, messages go to stderr. Messages are log lines where
-//! those are JSON.
+//! All output of the program: data goes to stdout, messages go to stderr. If log lines are JSON,
+//! messages are too.
 //!
 //! Invariant: a closed stdout ends the program without an error message ([`OutputClosed`]).
 //! Invariant: colours are printed only where they are supported.
@@ -37,7 +37,7 @@ pub(crate) struct Printer {
     verbose: bool,
 }
 
-/// The error for a closed stdout: its reader is gone.
+/// The error for a closed stdout.
 #[derive(Debug, thiserror::Error)]
 #[error("the reader of the output has gone")]
 pub(crate) struct OutputClosed;
@@ -55,22 +55,19 @@ impl Printer {
         }
     }
 
-    /// Returns a printer that prints text, also with `--json`.
+    /// The same printer, without `--json`.
     pub(crate) fn without_json(self) -> Self {
         Self { json: false, ..self }
     }
 
-    /// Returns whether JSON output is selected.
     pub(crate) fn wants_json(self) -> bool {
         self.json
     }
 
-    /// Returns whether `-o wide` is selected.
     pub(crate) fn wants_wide(self) -> bool {
         self.wide
     }
 
-    /// Returns whether `--quiet` is set.
     pub(crate) fn is_quiet(self) -> bool {
         self.quiet
     }
@@ -117,8 +114,7 @@ impl Printer {
         self.line(Layout::of_stdout(self.wide).lines(columns, items).join("\n"))
     }
 
-    /// Prints `items` as a table or as JSON. If there are none, prints the message `none` instead
-    /// of an empty table.
+    /// Prints `items` as a table or as JSON. Prints the message `none` instead of an empty table.
     pub(crate) fn list<T: Serialize>(
         self,
         columns: &[Column<T>],
@@ -161,20 +157,19 @@ impl Printer {
         self.note(harmless(text).replace('\n', " "));
     }
 
-    /// Returns whether a person can answer questions: stdin and stderr are terminals.
+    /// Whether a person can answer questions: stdin and stderr are terminals.
     pub(crate) fn can_ask(self) -> bool {
         io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
-    /// Asks a question on stderr, with the answer "no" for everything but `y` and `yes`.
+    /// Prints a question on stderr; every answer except `y` and `yes` means no.
     pub(crate) fn is_confirmed(self, question: &str) -> io::Result<bool> {
         let question = format!("{} [y/N] ", harmless(question).replace('\n', " "));
         let answer = self.answer(&question)?.unwrap_or_default();
         Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
 
-    /// Prints `question` on stderr, and returns the line that the user types; `None` at the end of the
-    /// input.
+    /// Prints `question` on stderr and reads a line; `None` at the end of the input.
     pub(crate) fn answer(self, question: &str) -> io::Result<Option<String>> {
         let mut out = AutoStream::auto(io::stderr().lock());
         write!(out, "{question}")?;
@@ -225,7 +220,7 @@ impl Printer {
     }
 }
 
-/// Prints a message to stderr, as a log line where those are JSON.
+/// Prints a message to stderr, as a log line if log lines are JSON.
 fn say(level: Level, text: &str) {
     let text = harmless(text);
     if logging::message(level, Stage::Starting, &text, []) {

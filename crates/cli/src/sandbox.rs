@@ -15,7 +15,7 @@ pub(crate) struct SandboxReport {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Tries the layers for the sandboxes of `config`. Starts no process if it has no sandbox.
+/// Tries the layers for the sandboxes of `config`. Starts no process without a sandbox.
 pub(crate) async fn report(config: &Config) -> SandboxReport {
     let sources = config.sources.iter();
     let all = sources.flat_map(|source| source.spec.upstream.confinements());

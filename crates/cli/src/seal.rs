@@ -12,7 +12,7 @@ use crate::{
     printer::Printer,
 };
 
-/// Returns the seal keys of `config`; none if `seal_key` is not set. Fails when a key is unreadable.
+/// Reads the seal keys of `config`; empty if `seal_key` is not set. Fails if a key is unreadable.
 pub(crate) async fn keys(config: &StoreConfig) -> anyhow::Result<SealKeys> {
     let Some(place) = &config.seal_key else { return Ok(SealKeys::none()) };
     let current = key("seal_key", place).await?;
@@ -23,12 +23,12 @@ pub(crate) async fn keys(config: &StoreConfig) -> anyhow::Result<SealKeys> {
     Ok(SealKeys::new(current, old))
 }
 
-/// Returns whether a source of `config` names a credential.
+/// Whether a source of `config` names a credential.
 pub(crate) fn is_needed(config: &Config) -> bool {
     config.sources.iter().any(|source| source.spec.credential.is_some())
 }
 
-/// Returns the seal keys, if a source of `config` names a credential and they are readable. Without
+/// Reads the seal keys, if a source of `config` names a credential and they are readable. Without
 /// them, only the sources that need a credential fail.
 pub(crate) async fn needed(config: &Config, printer: Printer) -> Option<SealKeys> {
     if !is_needed(config) {

@@ -39,7 +39,6 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     /// The text of the file, if there is one.
     pub(crate) text: Option<String>,
-    /// The data directory.
     pub(crate) data_dir: PathBuf,
     pub(crate) place: StorePlace,
 }
@@ -54,14 +53,14 @@ pub(crate) enum StorePlace {
 }
 
 impl Settings {
-    /// Reads and validates the configuration of `global`, for a command. Sources whose secrets are
-    /// unreadable stay unavailable.
+    /// Reads and validates the configuration of `global`, for a command. Sources with unreadable
+    /// secrets stay unavailable.
     pub(crate) fn load(global: &Global) -> anyhow::Result<Self> {
         let checked = |reading: Reading| reading.without_missing().map(|(config, _)| config);
         Self::read(global, Pipe::Wait, checked)
     }
 
-    /// As [`load`](Self::load), for a server. Fails when a secret is unreadable.
+    /// As [`load`](Self::load), for a server. Fails if a secret is unreadable.
     pub(crate) fn load_complete(global: &Global) -> anyhow::Result<Self> {
         Self::read(global, Pipe::Wait, Reading::complete)
     }
@@ -71,7 +70,7 @@ impl Settings {
         Self::read(global, Pipe::Refuse, Reading::complete)
     }
 
-    /// Returns the valid parts of `text`, the content of `file`, with all its problems.
+    /// The valid parts of `text`, the content of `file`, with all its problems.
     pub(crate) fn check(global: &Global, file: &Path, text: &str) -> Checked {
         let base = base_of(file);
         let reading = config::read(&file.display().to_string(), text, &base, &Secrets);
@@ -125,8 +124,8 @@ pub(crate) struct Checked {
     pub(crate) data_dir: PathBuf,
 }
 
-/// Returns `config` with its store in `data_dir`, unless `text` sets `[store] url` to a file. The files
-/// of a server on PostgreSQL are always there.
+/// Returns `config` with its store in `data_dir`, unless `text` sets `[store] url` to a file. The
+/// files of a server on PostgreSQL are always there.
 fn placed(mut config: Config, names_store: bool, data_dir: &Path) -> Config {
     match config.store.engine {
         Engine::Sqlite if names_store => {}
@@ -136,7 +135,7 @@ fn placed(mut config: Config, names_store: bool, data_dir: &Path) -> Config {
     config
 }
 
-/// Returns the path of the configuration file: `--config`, else the default file if it exists.
+/// The path of the configuration file: `--config`, else the default file if it exists.
 pub(crate) fn file(global: &Global) -> Option<PathBuf> {
     global.config.clone().or_else(|| {
         let usual = PathBuf::from(DEFAULT_FILE);
@@ -144,7 +143,7 @@ pub(crate) fn file(global: &Global) -> Option<PathBuf> {
     })
 }
 
-/// The behaviour for a file that is a pipe without data.
+/// How to read a pipe without data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pipe {
     /// Wait for its writer.
@@ -153,7 +152,7 @@ pub(crate) enum Pipe {
     Refuse,
 }
 
-/// Returns the content of configuration file `file`. Fails when it exceeds [`MAX_CONFIG_BYTES`].
+/// Reads configuration file `file`. Fails if it exceeds [`MAX_CONFIG_BYTES`].
 pub(crate) fn read_bytes(file: &Path, pipe: Pipe) -> io::Result<Vec<u8>> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -171,7 +170,7 @@ pub(crate) fn read_bytes(file: &Path, pipe: Pipe) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Returns the text of configuration file `file`. Fails when it is not UTF-8.
+/// Reads configuration file `file` as text. Fails if it is not UTF-8.
 pub(crate) fn read(file: &Path, pipe: Pipe) -> anyhow::Result<String> {
     let bytes = read_bytes(file, pipe).advise(
         format!("the configuration {} cannot be read", file.display()),
@@ -187,9 +186,9 @@ pub(crate) fn read(file: &Path, pipe: Pipe) -> anyhow::Result<String> {
     })
 }
 
-/// Returns the data directory for a configuration with `[store] url` whose relative paths start from `base`:
-/// `--data-dir`, or else the directory of a store that the configuration names by an absolute path, so
-/// that all commands and the server find the same packs without `--data-dir`.
+/// The data directory for a configuration with `[store] url` whose relative paths start from
+/// `base`: `--data-dir`, or else the directory of a store with an absolute path, so that all
+/// commands and the server find the same packs without `--data-dir`.
 pub(crate) fn data_dir(global: &Global, base: &Path, url: Option<&str>) -> PathBuf {
     let of_store = || {
         let path = Path::new(url?.strip_prefix("sqlite:")?);
@@ -199,12 +198,12 @@ pub(crate) fn data_dir(global: &Global, base: &Path, url: Option<&str>) -> PathB
     given.or_else(of_store).unwrap_or_else(|| base.join(DATA_DIR))
 }
 
-/// Returns the packs that are installed in `data_dir`, and the bundled packs.
+/// The packs in `data_dir`, and the bundled packs.
 pub(crate) fn library(data_dir: &Path) -> Library {
     Library::new(data_dir.join(PACKS_DIR)).with_bundled(bundled::PACKS)
 }
 
-/// Returns warnings about a valid configuration.
+/// Warnings about a valid configuration.
 pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let is_hidden = |tenants: &Tenants| matches!(tenants, Tenants::Only(only) if only.is_empty());
     let unseen = config.sources.iter().filter(|source| is_hidden(&source.tenants));
@@ -239,12 +238,12 @@ pub(crate) fn base_of(file: &Path) -> PathBuf {
     file.parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
-/// Returns the API key of `--key-file`, `--key` or `TOOLCRIB_KEY`, in this order.
+/// The API key of `--key-file`, `--key` or `TOOLCRIB_KEY`, in this order.
 pub(crate) fn key(global: &Global) -> anyhow::Result<Option<Secret>> {
     key_of(global.key_file.as_deref(), global.key.as_ref())
 }
 
-/// Returns the API key in `file`, or else `key`.
+/// The API key in `file`, or else `key`.
 pub(crate) fn key_of(file: Option<&Path>, key: Option<&Secret>) -> anyhow::Result<Option<Secret>> {
     match file {
         Some(file) => {
@@ -254,7 +253,8 @@ pub(crate) fn key_of(file: Option<&Path>, key: Option<&Secret>) -> anyhow::Resul
     }
 }
 
-/// Fails if `--url` is set, for commands that require the store. `what` begins the error message.
+/// Fails if `--url` is set, for commands that require the store. The error message starts with
+/// `what`.
 pub(crate) fn no_url(global: &Global, what: &str) -> anyhow::Result<()> {
     match &global.url {
         None => Ok(()),
@@ -264,7 +264,7 @@ pub(crate) fn no_url(global: &Global, what: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Returns whether `text` is TOML without any key. Comments are allowed.
+/// Whether `text` is TOML without any key. Comments are allowed.
 pub(crate) fn is_blank(text: &str) -> bool {
     toml::from_str(text).is_ok_and(|table: toml::Table| table.is_empty())
 }

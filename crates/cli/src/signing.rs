@@ -1,5 +1,5 @@
-//! The key that signs the checkpoints of the event log: `[record] signing_key`, or a file next to the
-//! store that the first server creates.
+//! The key for signatures of checkpoints of the event log: `[record] signing_key`, or a file next
+//! to the store that the first server creates.
 
 use std::{
     fs::OpenOptions,
@@ -28,13 +28,13 @@ pub(crate) async fn key(config: &Config) -> anyhow::Result<(SigningKey, bool)> {
     Ok((read(&place(config)).await?, may_be_new))
 }
 
-/// Returns the witness file, which contains the last signed checkpoints. It is always next to the
-/// store, wherever the key is.
+/// The witness file, with the last signed checkpoints. It is always next to the store, independent
+/// of the place of the key.
 pub(crate) fn witness(config: &Config) -> WitnessFile {
     WitnessFile::new(beside(&config.store.path, ".witness"))
 }
 
-/// Returns the signing key of `config`, if it exists. Creates none.
+/// Returns the signing key of `config`, if it exists. Does not create one.
 pub(crate) async fn existing(config: &Config) -> anyhow::Result<Option<SigningKey>> {
     match config.record.signing_key.is_none() && !key_file(&config.store.path).is_file() {
         true => Ok(None),
@@ -47,7 +47,7 @@ fn place(config: &Config) -> KeyPlace {
     config.record.signing_key.clone().unwrap_or_else(own)
 }
 
-/// Returns the path of the key file for the store at `store`.
+/// The path of the key file for the store at `store`.
 pub(crate) fn key_file(store: &Path) -> PathBuf {
     beside(store, ".signing-key")
 }

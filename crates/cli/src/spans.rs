@@ -10,7 +10,7 @@ use toolcrib_gateway::config::{Config, TelemetryConfig};
 #[derive(Clone)]
 pub(crate) struct Spans(toolcrib_telemetry::Telemetry);
 
-/// There are none in a build without the feature `otel`.
+/// A build without the feature `otel` sends no spans.
 #[cfg(not(feature = "otel"))]
 #[derive(Clone)]
 pub(crate) enum Spans {}
@@ -51,7 +51,7 @@ impl Spans {
         ))
     }
 
-    /// Returns the receiver of the spans of a gateway.
+    /// The receiver of the spans of a gateway.
     #[cfg(feature = "otel")]
     pub(crate) fn sink(&self) -> Arc<dyn SpanSink> {
         Arc::new(self.0.clone())
@@ -62,7 +62,7 @@ impl Spans {
         match *self {}
     }
 
-    /// Sends the spans that wait, for at most five seconds.
+    /// Sends the pending spans, for at most five seconds.
     #[cfg(feature = "otel")]
     pub(crate) async fn close(&self) {
         self.0.close().await;

@@ -48,7 +48,7 @@ pub(crate) async fn open(config: &Config, options: Options) -> anyhow::Result<Ar
         .map_err(|error| explain(error, &config.store))
 }
 
-/// Opens the store of `settings`, or creates it and says so.
+/// Opens the store of `settings`, or creates it with a message.
 pub(crate) async fn open_or_create(
     settings: &Settings,
     options: Options,
@@ -67,7 +67,8 @@ pub(crate) async fn open_or_create(
 }
 
 /// Fails if the store of `settings` is missing, its place is not set, and a server listens on the
-/// address of the configuration: that server has its store elsewhere, so a new one would be of no use.
+/// address of the configuration: that server has its store elsewhere, so a new one would be
+/// useless.
 pub(crate) async fn refuse_second(settings: &Settings) -> anyhow::Result<()> {
     let Settings { config, place, .. } = settings;
     if *place == StorePlace::Explicit || may_exist(&config.store) || !answers(config).await {
@@ -88,7 +89,7 @@ pub(crate) async fn refuse_second(settings: &Settings) -> anyhow::Result<()> {
     ))
 }
 
-/// Returns whether something listens on the address of `config`.
+/// Whether a server listens on the address of `config`.
 async fn answers(config: &Config) -> bool {
     let listen = config.server.listen;
     let ip = match listen.ip() {
@@ -101,7 +102,7 @@ async fn answers(config: &Config) -> bool {
         && tokio::time::timeout(CONNECT_LIMIT, connected).await.is_ok_and(|it| it.is_ok())
 }
 
-/// Returns the password of the PostgreSQL user, if `[store] password` names its place.
+/// The password of the PostgreSQL user, if `[store] password` names its place.
 pub(crate) async fn password(store: &StoreConfig) -> anyhow::Result<Option<Secret>> {
     let Engine::Postgres { password: Some(place), .. } = &store.engine else { return Ok(None) };
     let read = seal::text(place).await.map_err(|problem| {
@@ -129,7 +130,7 @@ fn url(store: &StoreConfig) -> OsString {
     }
 }
 
-/// Opens the store of `config` without keys. Fails when it does not exist.
+/// Opens the store of `config` without keys. Fails if it does not exist.
 pub(crate) async fn open_existing(config: &Config) -> anyhow::Result<Arc<dyn Storage>> {
     open_existing_with(config, Options::default()).await
 }
@@ -155,12 +156,12 @@ pub(crate) fn require(store: &StoreConfig) -> anyhow::Result<()> {
     }
 }
 
-/// Returns whether there may be a store. A database is not asked.
+/// Whether there may be a store. A shared database is assumed to exist.
 pub(crate) fn may_exist(store: &StoreConfig) -> bool {
     store.is_shared() || store.path.try_exists().unwrap_or(true)
 }
 
-/// Returns the limiter in Valkey or Redis, when `[limits]` names one. It connects later.
+/// The limiter in Valkey or Redis, if `[limits]` names one. It connects later.
 pub(crate) async fn limiter(config: &Config) -> anyhow::Result<Option<Arc<dyn RateLimiter>>> {
     let Some(LimitPlace::Redis { url, password }) = config.limits.as_ref().map(|it| &it.place)
     else {

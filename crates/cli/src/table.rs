@@ -32,7 +32,7 @@ pub(crate) enum Kind {
     Id,
     /// A time in RFC 3339, shown relative to now.
     Time,
-    /// Text that begins with a state, in the colour of the state.
+    /// Text with a state as its first word, in the colour of the state.
     State,
     /// A safety tier, in its colour, shortened last.
     Tier,
@@ -51,7 +51,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Returns the layout for stdout, with the width of `COLUMNS` or of the terminal.
+    /// The layout for stdout, with the width of `COLUMNS` or of the terminal.
     pub(crate) fn of_stdout(wide: bool) -> Self {
         let columns = env::variable("COLUMNS").and_then(|columns| columns.parse().ok());
         let width = columns.or_else(|| {
@@ -62,7 +62,7 @@ impl Layout {
         Self { width: width.filter(|_| !wide), wide, now: Utc::now() }
     }
 
-    /// Returns the coloured lines of a table with a row for each of `items`.
+    /// The coloured lines of a table with a row for each of `items`.
     pub(crate) fn lines<'a, T: 'a>(
         &self,
         columns: &[Column<T>],
@@ -96,7 +96,7 @@ impl Layout {
         match kind {
             Kind::Time if !self.wide => ago(&text, self.now),
             Kind::State if !self.wide => {
-                // A state may end in a time: `revoked 2026-11-22T09:00:00Z`.
+                // A state may have a time at its end: `revoked 2026-11-22T09:00:00Z`.
                 match text.rsplit_once(' ') {
                     Some((state, moment)) => format!("{state} {}", ago(moment, self.now)),
                     None => text,
@@ -106,7 +106,6 @@ impl Layout {
         }
     }
 
-    /// Returns the width of each column.
     fn widths<T>(&self, columns: &[&Column<T>], cells: &[Vec<String>]) -> Vec<usize> {
         let mut widths: Vec<usize> = (0..columns.len())
             .map(|at| cells.iter().filter_map(|row| row.get(at)).map(|it| it.width()).max())

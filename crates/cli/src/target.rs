@@ -16,12 +16,12 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// Returns the server of `--url`. Without `--url`, opens the store and fails when it is missing.
+    /// The server of `--url`. Without `--url`, opens the store and fails if it is missing.
     pub(crate) async fn open(cx: &Context) -> anyhow::Result<Self> {
         Self::of(Client::connect(cx)?, &cx.global).await
     }
 
-    /// Returns `server`. Without a server, opens the store and fails when it is missing.
+    /// Returns `server`. Without a server, opens the store and fails if it is missing.
     pub(crate) async fn of(server: Option<Client>, global: &Global) -> anyhow::Result<Self> {
         match server {
             Some(client) => Ok(Self::Server(client)),

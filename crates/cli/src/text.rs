@@ -4,8 +4,8 @@ use chrono::SecondsFormat;
 use serde_json::Value;
 use toolcrib_core::{clock::Timestamp, text::visible};
 
-/// Returns `text` for people, with escapes in place of invisible characters: control characters,
-/// except line breaks and tabs, and for example those that change the text direction.
+/// Escapes invisible characters in `text` for people: control characters, except line breaks and
+/// tabs, and for example those that change the text direction.
 pub(crate) fn harmless(text: &str) -> String {
     visible(text).replace("\r\n", "\n").replace('\r', "\\u000d")
 }
@@ -18,7 +18,7 @@ pub(crate) fn counted(count: u64, what: &str) -> String {
     }
 }
 
-/// Returns `at` in the form that it has in JSON.
+/// Returns `at` in its JSON form.
 pub(crate) fn rfc3339(at: Timestamp) -> String {
     at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }

@@ -67,7 +67,7 @@ impl ToolRow {
         self.tool.approval.map(|it| it.to_string()).unwrap_or_default()
     }
 
-    /// Returns the required scopes as text.
+    /// The required scopes as text.
     pub(crate) fn scopes(&self) -> String {
         match self.tool.required_scopes() {
             None => "(hidden from all)".to_owned(),

@@ -191,7 +191,7 @@ fn next_steps<'a>(
     steps
 }
 
-/// `text` as a word of a shell.
+/// Returns `text` as a word of a shell.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-');
     match !text.is_empty() && text.chars().all(plain) {

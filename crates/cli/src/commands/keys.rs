@@ -39,7 +39,7 @@ use crate::{
     text::member,
 };
 
-/// How often an event is stored at most, and the pause between two attempts.
+/// The most attempts to store an event, and the pause between two.
 const RECORD_ATTEMPTS: u32 = 30;
 const RECORD_PAUSE: Duration = Duration::from_secs(1);
 
@@ -51,7 +51,7 @@ struct CreatedKey {
     key: String,
     #[serde(flatten)]
     info: KeyInfo,
-    /// When the key that it replaces ends.
+    /// When the replaced key expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     old_key_ends_at: Option<String>,
 }
@@ -120,8 +120,8 @@ async fn executed(command: KeysCommand, target: &Target, printer: Printer) -> an
     }
 }
 
-/// Returns the id of the key, with `sessions` also of the session, that `typed` is or begins; `typed` if
-/// there is none.
+/// Completes `typed` to the id of the key, with `sessions` also of the session, that it equals or
+/// starts; `typed` if none matches.
 async fn completed(typed: KeyId, target: &Target, sessions: bool) -> anyhow::Result<KeyId> {
     if !prefix::is_short(typed.as_str()) {
         return Ok(typed);
@@ -141,8 +141,8 @@ async fn keys_of(target: &Target) -> anyhow::Result<Vec<KeyInfo>> {
     }
 }
 
-/// Checks the arguments before a store is opened or created. Requires at least one role or scope: a key
-/// without any is almost always a mistake.
+/// Checks the arguments before a store is opened or created. Requires at least one role or scope: a
+/// key without any is almost always a mistake.
 fn check(args: &KeyCreateArgs) -> anyhow::Result<()> {
     if authn::is_kept_for_tokens(&principal(args)?) {
         return Err(usage(
@@ -158,7 +158,6 @@ fn check(args: &KeyCreateArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the principal of the new key.
 fn principal(args: &KeyCreateArgs) -> anyhow::Result<PrincipalId> {
     match &args.principal {
         Some(principal) => Ok(principal.clone()),
@@ -202,8 +201,8 @@ fn unknown_key(message: &str, id: &KeyId, keys: &[KeyInfo]) -> anyhow::Error {
     advised(format!("{message}{suggestion}"), "`toolcrib keys list` shows the ids")
 }
 
-/// Refines `error`, the server's refusal to change key `id`: a key that is missing in the server's
-/// list is reported as unknown.
+/// Refines `error`, the server's refusal to change key `id`: a key missing in the server's list is
+/// reported as unknown.
 async fn refused(error: anyhow::Error, id: &KeyId, client: &Client) -> anyhow::Error {
     match there(client).await {
         Ok(keys) if !keys.iter().any(|key| key.id == id.as_str()) => {
@@ -217,7 +216,7 @@ async fn here(store: &dyn Storage) -> anyhow::Result<Vec<KeyInfo>> {
     Ok(infos(&store.keys().list().await?))
 }
 
-/// Returns the descriptions of `keys`, without sessions.
+/// Describes `keys`, without sessions.
 fn infos(keys: &[KeyRecord]) -> Vec<KeyInfo> {
     keys.iter().filter(|key| key.session.is_none()).map(KeyInfo::from).collect()
 }
@@ -389,8 +388,7 @@ async fn record(
     }
 }
 
-/// Returns the JSON form of a key that was created in the store; `until` is the end of the rotated
-/// key.
+/// The JSON form of a key that was created in the store; `until` is when the rotated key expires.
 fn created(key: &NewKey, until: Option<Timestamp>) -> anyhow::Result<Value> {
     let (text, info) = (key.text.expose().to_owned(), KeyInfo::from(&key.record));
     Ok(serde_json::to_value(CreatedKey { key: text, info, old_key_ends_at: until.map(moment) })?)

@@ -45,7 +45,7 @@ async fn forward(client: Client, args: &McpArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Serves until the end of the input or a termination signal; both are a success.
+/// Serves until the input is closed or a termination signal arrives; both are a success.
 async fn serve(
     gateway: &Gateway,
     config: &McpConfig,

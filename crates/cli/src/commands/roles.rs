@@ -131,7 +131,7 @@ async fn here<T>(
     local::with_sources(config, &data_dir, cx.printer, async |gateway| read(gateway)).await
 }
 
-/// Returns `value` in the form that a server sends.
+/// Converts `value` to the form that a server sends.
 fn reread<T: for<'a> Deserialize<'a>>(value: &impl Serialize) -> anyhow::Result<T> {
     Ok(serde_json::from_value(serde_json::to_value(value)?)?)
 }

@@ -39,7 +39,7 @@ struct WorkflowRun {
     ended_at: Option<String>,
 }
 
-/// How many runs are searched for one that a prefix names.
+/// How many runs are searched for a prefix.
 const NEWEST: usize = 1000;
 
 const COLUMNS: &[Column<WorkflowRun>] = &[
@@ -72,7 +72,8 @@ pub(crate) async fn run(command: RunsCommand, cx: &Context) -> anyhow::Result<Ex
     result.map(|()| Exit::Done)
 }
 
-/// Returns the id of the run that `typed` is or begins, of the newest runs; `typed` if there is none.
+/// Completes `typed` to the id of one of the newest runs that it equals or starts; `typed` if none
+/// matches.
 async fn completed(typed: &RunId, target: &Target) -> anyhow::Result<RunId> {
     if !prefix::is_short(typed.as_str()) {
         return Ok(typed.clone());

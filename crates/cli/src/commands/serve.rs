@@ -232,8 +232,8 @@ async fn start(
     }
 }
 
-/// Waits until the server is to end: by a signal, or because it or an essential task has ended.
-/// Reloads the configuration on SIGHUP and when its file changes.
+/// Waits until a signal arrives, or the server or an essential task stops. Reloads the
+/// configuration on SIGHUP and when its file changes.
 async fn supervise(
     server: &mut ServerTask,
     signals: &mut Signals,
@@ -260,7 +260,7 @@ async fn supervise(
     }
 }
 
-/// Serves requests for `time` while `/readyz` fails, unless a second signal comes.
+/// Serves requests for `time` while `/readyz` fails, unless a second signal arrives.
 async fn drain(gateway: &Gateway, time: Duration, signals: &mut Signals) {
     if time.is_zero() {
         return;
@@ -295,8 +295,8 @@ async fn end(mut server: ServerTask, cut: &CancellationToken) {
     }
 }
 
-/// Runs `ending`, for at most [`SHUTDOWN_LIMIT`]. A second signal aborts requests and shortens the limit
-/// to [`FORCED_LIMIT`]; a third one returns at once. Returns whether `ending` completed.
+/// Runs `ending`, for at most [`SHUTDOWN_LIMIT`]. A second signal aborts requests and shortens the
+/// limit to [`FORCED_LIMIT`]; a third one stops the wait. Returns whether `ending` completed.
 async fn end_in_time(
     ending: impl Future<Output = ()>,
     cut: &CancellationToken,
@@ -324,7 +324,7 @@ async fn end_in_time(
     }
 }
 
-/// Returns the configuration of the demo or of the file, with the options of the command line.
+/// The configuration of the demo or of the file, with the options of the command line.
 fn configure(args: &ServeArgs, demo: Option<&Demo>, cx: &Context) -> anyhow::Result<Settings> {
     let mut settings = match demo {
         Some(demo) => demo.settings()?,
@@ -359,8 +359,8 @@ async fn warn(config: &Config, printer: Printer) {
     }
 }
 
-/// Logs the grants of roles that match no tool and no route, in the background, after the sources
-/// have listed their tools.
+/// Logs idle grants of roles, which match no tool and no route, in the background, after the
+/// sources have listed their tools.
 fn report_idle_roles(gateway: &Gateway) {
     let tasks = gateway.tasks();
     let gateway = gateway.clone();
@@ -442,14 +442,15 @@ impl<'a> Reloader<'a> {
         Self { gateway, audit, started, text, watch, certificate, args, cx }
     }
 
-    /// Reads the files of the certificate again.
+    /// Rereads the files of the certificate.
     fn renew(&mut self) {
         if let Some(certificate) = &mut self.certificate {
             certificate.reload(self.gateway, self.cx.printer);
         }
     }
 
-    /// Reads the configuration file and applies it; on failure prints the error and changes nothing.
+    /// Reads the configuration file and applies it; on failure prints the error and keeps the old
+    /// one.
     async fn reload(&mut self) {
         let printer = self.cx.printer;
         if self.args.demo {
@@ -481,7 +482,7 @@ impl<'a> Reloader<'a> {
         }
     }
 
-    /// Reads and applies the configuration, and returns it. On failure, changes nothing.
+    /// Reads and applies the configuration; on failure changes nothing.
     async fn apply(&mut self) -> anyhow::Result<Settings> {
         let mut fresh = Settings::reload(&self.cx.global)?;
         if let Some(listen) = self.args.listen {
@@ -504,7 +505,7 @@ impl<'a> Reloader<'a> {
         Ok(fresh)
     }
 
-    /// Reads the certificate of `fresh`, if it is in other files than the one in force.
+    /// Reads the certificate of `fresh` if its files differ from those in force.
     fn moved(&self, fresh: &Config) -> anyhow::Result<Option<(TlsConfig, TlsIdentity)>> {
         let Some(files) = &fresh.server.tls else { return Ok(None) };
         match &self.certificate {
@@ -517,7 +518,7 @@ impl<'a> Reloader<'a> {
     }
 }
 
-/// Fails when the file has become empty or has lost all its sources.
+/// Fails if the file has become empty or has lost all its sources.
 ///
 /// Such a file is most likely incomplete or missing by mistake.
 fn not_emptied(old: &Config, text: Option<&str>, fresh: &Settings) -> anyhow::Result<()> {
@@ -535,7 +536,7 @@ fn not_emptied(old: &Config, text: Option<&str>, fresh: &Settings) -> anyhow::Re
     ))
 }
 
-/// Returns the changed sections that only a restart applies.
+/// The changed sections that only a restart applies.
 fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
     // The files of the certificate can change at any time, but not whether there are any.
     let server = |it: &Config| {
@@ -585,8 +586,8 @@ struct Signals {
 }
 
 impl Signals {
-    /// A demo ends with its terminal, which sends SIGHUP, unless `nohup` started it. A server reads its
-    /// configuration again.
+    /// A demo stops with its terminal, which sends SIGHUP, unless `nohup` started it. A server
+    /// rereads its configuration.
     fn catch(args: &ServeArgs) -> anyhow::Result<Self> {
         let on_hangup = match args.demo && !is_hangup_ignored() {
             true => Action::End,
@@ -619,7 +620,7 @@ impl Signals {
     }
 }
 
-/// Returns whether the parent had SIGHUP ignored, before this process handles it.
+/// Whether the parent had SIGHUP ignored, before this process handles it.
 fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

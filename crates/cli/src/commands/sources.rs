@@ -29,7 +29,7 @@ use crate::{
 /// Limit of stderr lines printed for a failed source.
 const SHOWN_LINES: usize = 10;
 
-/// The response of `GET /v1/sources`, and what only the operator sees.
+/// The response of `GET /v1/sources`, and details for the operator only.
 #[derive(Deserialize)]
 struct Status {
     sources: Vec<SourceReport>,
@@ -117,8 +117,8 @@ async fn logs(id: &str, cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Refines `error`, the server's refusal to list the lines of source `id`: a source that is missing
-/// in the server's list is reported as unknown.
+/// Refines `error`, the server's refusal to list the lines of source `id`: a source missing in the
+/// server's list is reported as unknown.
 async fn refused(error: anyhow::Error, id: &str, client: &Client) -> anyhow::Error {
     match client.get_names(&["v1", "sources"], "sources", "id").await {
         Ok(known) if !known.iter().any(|it| it == id) => {
@@ -146,7 +146,7 @@ async fn logs_here(id: &str, cx: &Context) -> anyhow::Result<Vec<StderrLine>> {
     .await
 }
 
-/// Returns the last stderr lines of each source that is not ready.
+/// The last stderr lines of each source that is not ready.
 fn last_lines(gateway: &Gateway, sources: &[SourceReport]) -> BTreeMap<String, Vec<StderrLine>> {
     let failed = sources.iter().filter(|it| !it.status.state.is_ready());
     let lines = failed.map(|source| {
@@ -157,7 +157,7 @@ fn last_lines(gateway: &Gateway, sources: &[SourceReport]) -> BTreeMap<String, V
     lines.collect()
 }
 
-/// Starts the sources without a stored catalog, and returns their current status.
+/// Starts the sources without a stored catalog, and reads their current status.
 async fn here(cx: &Context) -> anyhow::Result<Status> {
     let Settings { config, data_dir, .. } = Settings::load(&cx.global)?;
     local::with_sources(config, &data_dir, cx.printer, async |gateway| {
@@ -231,7 +231,7 @@ fn print(status: &Status, printer: Printer) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the remarks on a source that are no problems.
+/// The remarks on a source that need no action.
 pub(super) fn remarks(source: &SourceReport) -> impl Iterator<Item = String> {
     let notes = source.notes.iter().map(|note| format!("note: {note}"));
     notes.chain(source.not_offered.iter().map(|it| format!("not offered: {it}")))
@@ -258,7 +258,7 @@ fn print_toolsets(status: &Status, printer: Printer) -> anyhow::Result<()> {
     printer.table(TOOLSET_COLUMNS, &status.toolsets)
 }
 
-/// Returns the running calls and their limit. A server does not count calls of other tenants.
+/// The running calls and their limit. A server does not count calls of other tenants.
 fn running(report: &SourceReport) -> String {
     let running = report.load.calls.map_or("-".to_owned(), |calls| calls.running.to_string());
     format!("{running}/{}", report.load.max_concurrency)
@@ -270,7 +270,7 @@ fn refused_calls(report: &SourceReport) -> String {
     })
 }
 
-/// Returns the state of a breaker as text.
+/// The state of a breaker as text.
 fn breaker(report: &BreakerReport) -> String {
     match (report.state, report.open_to_callers) {
         (BreakerState::Closed, callers @ 1..) => format!("closed, open to {callers}"),
@@ -281,7 +281,7 @@ fn breaker(report: &BreakerReport) -> String {
     }
 }
 
-/// Returns the name of `state` in JSON.
+/// The name of `state` in JSON.
 fn state(state: SourceState) -> &'static str {
     match state {
         SourceState::Starting => "starting",

@@ -88,7 +88,7 @@ async fn copy(args: StoreCopyArgs, printer: Printer) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Returns the store at `url`, with the password in `password_file`.
+/// The store at `url`, with the password in `password_file`.
 async fn place(url: String, password_file: Option<&Path>) -> anyhow::Result<CopyPlace> {
     if has_password(&url) {
         return Err(advised(

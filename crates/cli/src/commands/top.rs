@@ -1,4 +1,4 @@
-//! `top`: the calls, sources and approvals of a running server, again and again.
+//! `top`: shows the calls, sources and approvals of a running server continuously.
 
 mod exposition;
 mod figures;
@@ -28,7 +28,7 @@ use crate::{
 
 /// The first figures come after this time at the latest, so that the screen is not empty for long.
 const FIRST: Duration = Duration::from_secs(1);
-/// Rows of each table where there is no screen to fill.
+/// Rows of each table without a screen to fill.
 const ROWS: usize = 20;
 /// Sources and tenants on a screen; the tools get the other lines.
 const FEW: usize = 8;
@@ -102,7 +102,7 @@ struct Meter {
 }
 
 impl Meter {
-    /// Returns the figures since the last call; `None` on the first one.
+    /// The figures since the last call; `None` on the first one.
     async fn figures(&mut self) -> anyhow::Result<Option<Figures>> {
         let text = self.client.text(&["metrics"]).await?;
         let at = Instant::now();

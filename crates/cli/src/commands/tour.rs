@@ -1,10 +1,11 @@
-//! `try`: a tour in five steps on a demo of its own.
+//! `try`: a tour in five steps on a temporary demo.
 //!
 //! The demo's server and every command that the tour shows are runs of this program. The texts below the
 //! commands are their output; nothing is prepared.
 //!
-//! Invariant: the server, its port and the temporary directory are gone when the command ends, also
-//! after a signal. A reaper ends the server if this process is killed; then the directory stays.
+//! Invariant: the server, its port and the temporary directory are removed when the command exits,
+//! also after a signal. A reaper stops the server if this process is killed; then the directory
+//! stays.
 
 mod folder;
 mod record;
@@ -32,7 +33,7 @@ use folder::Folder;
 use stage::{Outcome, Stage};
 use steps::STEPS;
 
-/// Exit code of a process that a signal ends: 128 and the number of the signal.
+/// Exit code after a signal: 128 plus the number of the signal.
 const SIGNALLED: u8 = 128;
 /// The narrowest tables. The steps read names in them, which would be shortened.
 const MIN_COLUMNS: u16 = 110;
@@ -76,7 +77,7 @@ fn note_unused(global: &Global, printer: Printer) {
     }
 }
 
-/// Starts the demo's server in `folder`, and writes its keys to files. Returns the URL too.
+/// Starts the demo's server in `folder`, and writes its keys to files. Also returns the URL.
 async fn start(folder: &Path, printer: Printer) -> anyhow::Result<(OwnProgram, OwnServer, String)> {
     let _spinner = Spinner::start(printer, "starting a demo");
     let mut environment = Vec::new();
@@ -96,7 +97,7 @@ async fn start(folder: &Path, printer: Printer) -> anyhow::Result<(OwnProgram, O
     Ok((program, server, url))
 }
 
-/// The signals that end the tour. They are caught once: one that comes between two waits counts too.
+/// The signals that stop the tour. They are caught once: a signal between two waits counts too.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -167,7 +168,7 @@ async fn steps(
     Ok(Exit::Done)
 }
 
-/// Where to go after the tour.
+/// The next steps after the tour.
 const NEXT: &str = "
 The server of this tour has ended, and its files are removed. Where to go next:
   toolcrib serve --demo    keep a demo; it prints a link to its console in the browser
@@ -176,15 +177,16 @@ The server of this tour has ended, and its files are removed. Where to go next:
   docs/start/              ten minutes in your role: platform-engineer.md, agent-developer.md,
                            approver.md, auditor.md";
 
-/// Prints `question`, waits for a line of the user, and returns whether the tour goes on.
+/// Prints `question` and waits for a line of the user; returns whether the tour continues.
 async fn is_continued(question: &'static str, printer: Printer) -> anyhow::Result<bool> {
     let line =
         tokio::task::spawn_blocking(move || printer.answer(&format!("\n{question}"))).await??;
-    // The end of the input ends the tour too.
+    // Closing the input stops the tour too.
     Ok(line.is_some_and(|line| !line.trim().eq_ignore_ascii_case("q")))
 }
 
-/// Returns how users call this program: by its name if that is found in PATH, or else by its path.
+/// The command by which users start this program: its name if that is found in PATH, or else its
+/// path.
 fn shown_name() -> String {
     const NAME: &str = "toolcrib";
     let Ok(own) = std::env::current_exe() else { return NAME.to_owned() };

@@ -1,9 +1,9 @@
 //! The history of a demo: real calls that it makes itself at its first start.
 //!
-//! They take the ordinary pipeline in this process, under principals whose names begin with
-//! [`PREFIX`], so that every chart of the console has something to show. Times are the real ones.
+//! They take the ordinary pipeline in this process, under principals whose names start with
+//! [`PREFIX`], so that every chart of the console has data. Times are the real ones.
 //!
-//! Invariant: a record that has a history gets no second one.
+//! Invariant: a record gets at most one history.
 
 use std::{sync::Arc, time::Duration};
 
@@ -73,7 +73,7 @@ const TOOLS: [&str; 18] = [
 /// Every so many calls, one has arguments that its tool does not accept.
 const INVALID: usize = 29;
 
-/// How a request for approval ends.
+/// The outcome of a request for approval.
 #[derive(Clone, Copy)]
 enum End {
     /// It is answered, and the call is repeated.
@@ -125,7 +125,7 @@ pub(super) async fn make(gateway: Gateway, log: Arc<dyn EventLog>, printer: Prin
     }
 }
 
-/// Returns whether the record has events of such principals.
+/// Whether the record has events of such principals.
 async fn exists(log: &dyn EventLog, tenant: &TenantId) -> anyhow::Result<bool> {
     let (mut after, mut searched) = (None, 0);
     loop {
@@ -171,7 +171,7 @@ fn principal((name, scopes): (&str, &[&str]), tenant: &TenantId) -> anyhow::Resu
     })
 }
 
-/// Makes all calls and returns their number.
+/// Makes all calls; returns their number.
 async fn calls(gateway: &Gateway, tenant: &TenantId) -> anyhow::Result<usize> {
     let mut callers = Vec::new();
     let mut work = JoinSet::new();
@@ -187,7 +187,7 @@ async fn calls(gateway: &Gateway, tenant: &TenantId) -> anyhow::Result<usize> {
     Ok(made)
 }
 
-/// Makes the calls of one caller, beginning at the tool `first`.
+/// Makes the calls of one caller, starting with the tool `first`.
 async fn calls_of(gateway: Gateway, caller: Principal, first: usize) -> usize {
     let missing = |tool: &str| gateway.snapshot().catalog.find_all(tool).is_empty();
     // A build without WebAssembly has no pack.
@@ -213,8 +213,8 @@ async fn calls_of(gateway: Gateway, caller: Principal, first: usize) -> usize {
     made
 }
 
-/// Makes the calls that require an approval, answers all requests but the last, and returns the number
-/// of calls.
+/// Makes the calls that require an approval, and answers all requests but the last. Returns the
+/// number of calls.
 async fn requests(gateway: &Gateway, callers: &[Principal], approver: Principal) -> usize {
     let mut made = 0;
     for (name, tool, target, end) in REQUESTS {
@@ -240,7 +240,7 @@ async fn requests(gateway: &Gateway, callers: &[Principal], approver: Principal)
     made
 }
 
-/// Calls a tool that requires an approval, and returns the open request if there is one.
+/// Calls a tool that requires an approval; returns the open request if there is one.
 async fn ask(
     gateway: &Gateway,
     caller: &Principal,
@@ -258,7 +258,7 @@ fn request<'a>(gateway: &Gateway, tool: &'a str, arguments: Value) -> CallReques
     CallRequest::new(gateway.snapshot(), Surface::CLI, ToolRef::Wire(tool), arguments)
 }
 
-/// Returns the arguments of the call with this number.
+/// The arguments of the call with this number.
 fn arguments(tool: &str, number: usize) -> Value {
     let pick = |texts: [&'static str; 4]| texts.into_iter().cycle().nth(number % 4);
     let city = pick(["Bonn", "Lima", "Oslo", "Riga"]);

@@ -45,7 +45,7 @@ impl Library {
         Ok(Self { address, serving: serving.abort_handle() })
     }
 
-    /// Returns the URL of its OpenAPI document.
+    /// The URL of its OpenAPI document.
     pub(super) fn document(&self) -> String {
         format!("http://{}{DOCUMENT_PATH}", self.address)
     }

@@ -36,7 +36,7 @@ const MAX_LINE: usize = 4 << 20;
 /// The revisions that `server/discover` names.
 const SERVED: [&str; 2] = [MODERN, LATEST_LEGACY];
 
-/// Serves until the end of the input. `echo` is offered in its changed form while the file `changed_by`
+/// Serves until the input is closed. `echo` has its changed form while the file `changed_by`
 /// exists.
 pub(crate) async fn run(changed_by: Option<PathBuf>) -> anyhow::Result<()> {
     let changes = Arc::new(Changes::new(changed_by));
@@ -135,7 +135,7 @@ async fn request(
     })
 }
 
-/// Returns the era of a request: stateless if its `_meta` has a protocol version, else handshake.
+/// The era of a request: stateless if its `_meta` has a protocol version, else handshake.
 fn era(params: &Value) -> Result<Era, RpcError> {
     let meta = params.get(META);
     let Some(version) = meta.and_then(|meta| meta.get(PROTOCOL_VERSION)) else {

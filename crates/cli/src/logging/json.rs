@@ -21,7 +21,7 @@ pub(super) fn write(mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
     let mut members = Members::new(*metadata.level(), metadata.target());
     event.record(&mut members);
     let LogIds { request, run, trace } = log_ids();
-    // The line of the access log has its own.
+    // The line of the access log has its own ids.
     let mut id = |key: &str, value: Option<String>| {
         if let Some(value) = value
             && !members.0.contains_key(key)
@@ -35,7 +35,7 @@ pub(super) fn write(mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
     writeln!(writer, "{}", Value::Object(members.0))
 }
 
-/// Returns the line of a message of the program itself.
+/// The line of a message of the program itself.
 pub(super) fn message(
     level: Level,
     message: &str,

@@ -92,7 +92,7 @@ const RESTRICTING: &[&str] = &[
     "whitelist",
 ];
 
-/// `key` in lower case, without the signs between its words.
+/// Returns `key` in lower case, without the signs between its words.
 pub(super) fn folded(key: &str) -> String {
     key.chars()
         .filter(|c| !matches!(c, '_' | '-' | '.' | ' '))

@@ -458,7 +458,7 @@ impl Reader {
         Upstream::Document { document, url, headers }
     }
 
-    /// `url`, or its part without a secret.
+    /// Returns `url`, or its part without a secret.
     fn address(&mut self, place: &str, url: &str, obstacle: &mut Obstacle) -> String {
         let plain = reference::plain(url);
         let is_variable = plain != url && is_path(&plain);
@@ -476,7 +476,7 @@ impl Reader {
         if has_secret { hidden_address(url) } else { url.to_owned() }
     }
 
-    /// `path`, or the placeholder if it may be a secret.
+    /// Returns `path`, or the placeholder if it may be a secret.
     fn file(&mut self, place: &str, path: &str, obstacle: &mut Obstacle) -> String {
         let plain = reference::plain(path);
         if is_path(&plain) || is_name(&plain) {
@@ -659,7 +659,7 @@ fn is_own_variable(name: &str) -> bool {
     NAMES.contains(&name.as_str()) || name.starts_with("TOOLCRIB_") || name.starts_with("LC_")
 }
 
-/// `PREFIX_NAME` in the characters of environment variables.
+/// Returns `PREFIX_NAME` in the characters of environment variables.
 fn variable_name(prefix: &str, name: &str) -> String {
     let joined = match prefix {
         "" => name.to_owned(),

@@ -208,7 +208,7 @@ fn string(text: &str) -> String {
     }
 }
 
-/// `text` as a basic TOML string on one line.
+/// Returns `text` as a basic TOML string on one line.
 fn basic(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

@@ -36,7 +36,7 @@ pub(super) fn all() -> Vec<(&'static str, PathBuf)> {
     files
 }
 
-/// `path` as text, with `~` for the home.
+/// Returns `path` as text, with `~` for the home.
 pub(super) fn shown(path: &std::path::Path) -> String {
     let home = env::variable("HOME");
     let below =

@@ -13,17 +13,17 @@ use toolcrib::{Gateway, HandshakeFailure, Tls, TlsIdentity, gateway::config::Tls
 
 use crate::{preflight, printer::Printer};
 
-/// Time between two looks at the files. Both looks must find the same before the files are read, so
-/// that files which are replaced one after another are read together.
+/// Time between two checks of the metadata. Two equal results are required before the files are read,
+/// so that files which are replaced one after another are read together.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The certificate of a running server.
 pub(super) struct Certificate {
     tls: Tls,
     files: TlsConfig,
-    /// The metadata of the files that were read last.
+    /// The metadata of the files at the last reload.
     read: Stamp,
-    /// The metadata at the last look.
+    /// The metadata at the last check.
     seen: Stamp,
     looks: Interval,
 }
@@ -68,7 +68,7 @@ impl Certificate {
         }
     }
 
-    /// Reads the files, and uses them from now on. On failure prints why the former certificate stays.
+    /// Reads the files, and uses them from now on. On failure prints why the old certificate stays.
     pub(super) fn reload(&mut self, gateway: &Gateway, printer: Printer) {
         self.read = stamp(&self.files);
         match preflight::identity(&self.files) {
@@ -104,13 +104,12 @@ impl Certificate {
         printer.note(format_args!("the certificate was read again and is in force{expires}"));
     }
 
-    /// Returns the files in force.
     pub(super) fn files(&self) -> &TlsConfig {
         &self.files
     }
 }
 
-/// Returns the metadata of `files`. Files that do not exist have none.
+/// The metadata of `files`; `None` for missing files.
 pub(super) fn stamp(files: &TlsConfig) -> Stamp {
     let of = |path: &Path| {
         let found = fs::metadata(path).ok()?;

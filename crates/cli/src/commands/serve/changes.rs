@@ -31,7 +31,7 @@ pub(super) struct Watch {
     file: PathBuf,
     seen: Option<Vec<u8>>,
     settled: Arc<Notify>,
-    /// Dropping it ends the watch.
+    /// Dropping it stops the watch.
     _stop: Option<DropGuard>,
 }
 
@@ -66,7 +66,7 @@ impl Watch {
         }
     }
 
-    /// Remembers the current content, and returns whether it differs from the previous one.
+    /// Remembers the current content; returns whether it differs from the previous one.
     pub(super) fn look(&mut self) -> bool {
         let now = settings::read_bytes(&self.file, Pipe::Refuse).ok();
         let differs = now != self.seen;
@@ -85,13 +85,13 @@ async fn watch(file: PathBuf, settled: Arc<Notify>, stop: CancellationToken) {
             return stop.cancelled().await;
         }
     };
-    // Covers a change before the watch began.
+    // Covers a change before the start of the watch.
     settled.notify_one();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             event = events.recv() => if event.is_none() {
-                // The watcher has ended; the next run makes another one.
+                // The watcher has stopped; the next run creates another one.
                 return;
             },
         }
@@ -126,8 +126,8 @@ fn watcher(file: &Path, sender: mpsc::Sender<()>) -> notify::Result<RecommendedW
     Ok(watcher)
 }
 
-/// Returns whether `event` may have changed a file with one of these names. Names that begin with two
-/// dots count, because Kubernetes swaps all files of a volume through them.
+/// Whether `event` may have changed a file with one of these names. Names with two leading dots
+/// count, because Kubernetes swaps all files of a volume through them.
 fn concerns(event: &Event, names: &[OsString]) -> bool {
     let ours = |path: &PathBuf| {
         path.file_name().is_some_and(|name| {

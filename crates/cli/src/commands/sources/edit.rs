@@ -61,7 +61,7 @@ pub(super) async fn remove(args: &RemoveArgs, cx: &Context) -> anyhow::Result<Ex
     edit::run(cx, &args.edit, |_| Ok(vec![change])).await
 }
 
-/// Returns the settings that say which upstream it is.
+/// The settings that select the upstream.
 fn upstream(args: &SourceAddArgs) -> anyhow::Result<Map<String, Json>> {
     let settings = match (&args.command, &args.mcp, &args.openapi) {
         (Some(command), None, None) => {

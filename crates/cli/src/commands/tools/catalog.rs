@@ -23,8 +23,8 @@ use crate::{
 /// The words of a search and the maximum number of results.
 pub(super) type Search<'a> = (&'a str, u16);
 
-/// Returns the tools that match `args` and, if given, the search: those of the server of `client`,
-/// or those of the sources of the configuration.
+/// The tools that match `args` and, if given, the search: those of the server of `client`, or those
+/// of the sources of the configuration.
 pub(super) async fn rows(
     args: &ToolListArgs,
     search: Option<Search<'_>>,
@@ -60,7 +60,7 @@ async fn here(
     .await
 }
 
-/// Returns the tools of the requested source kind and toolset.
+/// The tools of the requested source kind and toolset.
 fn wanted(gateway: &Gateway, args: &ToolListArgs) -> anyhow::Result<Vec<Arc<Entry>>> {
     let snapshot = gateway.snapshot();
     let toolset = match &args.toolset {
@@ -136,8 +136,8 @@ async fn remote(
     Ok(listed.into_iter().map(row).collect())
 }
 
-/// Refines `error`, the server's refusal to list `toolset`: a toolset that is missing in the
-/// server's list is reported as unknown.
+/// Refines `error`, the server's refusal to list `toolset`: a toolset missing in the server's list
+/// is reported as unknown.
 async fn refused(error: anyhow::Error, toolset: &str, client: &Client) -> anyhow::Error {
     let known = client.get_names(&["v1", "sources"], "toolsets", "name").await;
     let Ok(known) = known else { return error };

@@ -17,7 +17,7 @@ use crate::text::rfc3339;
 /// Line limit for one side of a change.
 const MAX_LINES: usize = 200;
 
-/// Returns the differences between the form that was approved last and the pending one.
+/// The differences between the last approved form and the pending one.
 pub(super) fn changes_of(pin: &PinReport) -> Vec<Change> {
     match &pin.seen {
         Some(seen) => changes(document(pin.approved.as_ref()), document(Some(seen))),
@@ -29,7 +29,7 @@ fn document(form: Option<&PinMoment>) -> Option<&Value> {
     form?.document.as_ref()
 }
 
-/// Returns the changes as text.
+/// The changes as text.
 pub(super) fn text(pin: &PinReport) -> String {
     let mut out = format!("{} (source {}): ", pin.tool_id, pin.source_id);
     out += match (pin.state, pin.quarantined) {

@@ -21,7 +21,7 @@ use crate::{args::ToolApproveArgs, failure::advised, printer::Printer, target::T
 /// Limit of tools approved with one request.
 const BATCH: usize = 500;
 
-/// Returns all pins, or the pin of one tool with its documents.
+/// All pins, or the pin of one tool with its documents.
 async fn pins_of(target: &Target, tool: Option<&str>) -> anyhow::Result<Vec<PinReport>> {
     match (target, tool) {
         (Target::Store(config, store), Some(tool)) => {
@@ -170,7 +170,6 @@ pub(super) async fn approve(
     Ok(())
 }
 
-/// Returns the pins with a pending change.
 fn pending(pins: Vec<PinReport>) -> Vec<PinReport> {
     pins.into_iter().filter(|pin| pin.seen.is_some()).collect()
 }

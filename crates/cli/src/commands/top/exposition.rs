@@ -34,7 +34,7 @@ impl Exposition {
         self.0.iter().filter(move |it| it.name.strip_prefix("toolcrib_") == Some(name))
     }
 
-    /// Returns the sum of all samples of `name`; `None` if there are none.
+    /// The sum of all samples of `name`; `None` without samples.
     pub(super) fn sum(&self, name: &str) -> Option<f64> {
         self.samples(name).map(|it| it.value).reduce(|one, two| one + two)
     }
@@ -43,7 +43,7 @@ impl Exposition {
 // === impl Sample ===
 
 impl Sample {
-    /// Returns the value of a label; empty if it is missing.
+    /// The value of a label; empty if it is missing.
     pub(super) fn label(&self, name: &str) -> &str {
         self.labels.get(name).map(String::as_str).unwrap_or_default()
     }
@@ -61,7 +61,7 @@ fn sample(line: &str) -> Option<Sample> {
     Some(Sample { name: name.to_owned(), labels, value })
 }
 
-/// Parses the labels up to the closing brace, and returns the rest of the line.
+/// Parses the labels up to the closing brace; also returns the rest of the line.
 fn labels(mut text: &str) -> Option<(BTreeMap<String, String>, &str)> {
     let mut labels = BTreeMap::new();
     loop {

@@ -1,4 +1,4 @@
-//! The figures of one interval, from the metrics at its begin and at its end.
+//! The figures of one interval, from the metrics before and after it.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ impl Figures {
     /// Computes the figures of the `seconds` between `before` and `now`; `unix` is the time of `now`.
     pub(super) fn new(before: &Exposition, now: &Exposition, seconds: f64, unix: f64) -> Self {
         let started = now.sum("start_time_seconds");
-        // A server that started anew counts from zero.
+        // A restarted server counts from zero.
         let none = Exposition::default();
         let before = if before.sum("start_time_seconds") == started { before } else { &none };
         let calls =
@@ -194,7 +194,7 @@ fn by<K: Ord>(
     sums
 }
 
-/// The rise of a counter; one that fell has begun anew.
+/// The rise of a counter; one that fell has restarted.
 fn rise(before: Option<f64>, now: f64) -> f64 {
     match before {
         Some(before) if before <= now => now - before,
@@ -243,7 +243,7 @@ fn quantile(buckets: &[(f64, f64)], part: f64) -> Option<f64> {
     for (bound, count) in buckets {
         if *count >= rank {
             let within = if *count > below { (rank - below) / (count - below) } else { 1.0 };
-            // Above the last bound nothing is known.
+            // Above the last bound the distribution is unknown.
             let is_open = bound.is_infinite();
             return Some(if is_open { lower } else { lower + (bound - lower) * within });
         }

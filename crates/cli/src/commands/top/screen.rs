@@ -21,7 +21,7 @@ use crossterm::{
 /// The screen; dropping it restores the terminal.
 pub(super) struct Screen(());
 
-/// What ended a wait.
+/// Why a wait is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Woken {
     /// The time is over.
@@ -42,7 +42,6 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Returns the number of lines.
     pub(super) fn height(&self) -> usize {
         terminal::size().map_or(24, |(_, height)| usize::from(height))
     }
@@ -64,7 +63,7 @@ impl Screen {
         out.flush()
     }
 
-    /// Waits for `time`, or until there is something to do.
+    /// Waits for `time`, or until the user or the terminal requires an action.
     pub(super) fn wait(&self, time: Duration) -> io::Result<Woken> {
         let end = Instant::now() + time;
         loop {
@@ -90,7 +89,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // There is no one to report a failure to.
+        // A failure cannot be reported any more.
         execute!(io::stdout(), Show, LeaveAlternateScreen).ok();
         disable_raw_mode().ok();
     }

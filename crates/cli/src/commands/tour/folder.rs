@@ -10,10 +10,10 @@ use std::{
 
 use crate::failure::{Advise as _, advised};
 
-/// How many names are tried.
+/// The most names to try.
 const TRIES: u32 = 100;
 
-/// How often its removal is tried.
+/// The most attempts to remove it.
 const REMOVALS: u32 = 40;
 /// Between two attempts to remove it.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -28,7 +28,7 @@ impl Folder {
         let process = std::process::id();
         for number in 0..TRIES {
             let path = parent.join(format!("toolcrib-try-{process}-{number}"));
-            // Fails if the name exists, whoever has made it.
+            // Fails if the name exists, also as the directory of another user.
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Self(path)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

@@ -14,7 +14,7 @@ pub(super) struct Edit {
 }
 
 impl Edit {
-    /// Returns the edit that names another caller in the last recorded call of `tool` by `admin`.
+    /// The edit that names another caller in the last recorded call of `tool` by `admin`.
     pub(super) fn of_caller(record: &str, tool: &str) -> Option<Self> {
         let (id, position) = record.lines().rev().find_map(|line| {
             let event: Value = serde_json::from_str(line).ok()?;
@@ -34,12 +34,12 @@ impl Edit {
         })
     }
 
-    /// Returns the argument of `sed` for this edit.
+    /// The argument of `sed` for this edit.
     pub(super) fn script(&self) -> String {
         format!("/{}/s/{}/{}/", self.line, self.from, self.to)
     }
 
-    /// Returns `record` with the edit.
+    /// Applies the edit to `record`.
     pub(super) fn apply(&self, record: &str) -> String {
         let lines = record.lines().map(|line| match line.contains(&self.line) {
             true => line.replacen(self.from, self.to, 1) + "\n",

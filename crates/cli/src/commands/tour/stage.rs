@@ -17,7 +17,7 @@ use crate::{
 
 /// How long a step waits for an effect that comes by itself.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Interval between two looks.
+/// Interval between two attempts.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Length of the lines of a sentence.
@@ -40,7 +40,7 @@ pub(super) enum By {
     Operator,
 }
 
-/// Why a step ends early.
+/// Why a step stops early.
 #[derive(Debug)]
 pub(super) enum Stop {
     /// A result is wrong or missing.
@@ -59,7 +59,7 @@ pub(super) enum Outcome {
 /// A sentence on the results of a step.
 pub(super) type Shown = Result<String, Stop>;
 
-/// A step that is being shown.
+/// A step on the terminal.
 pub(super) struct Stage<'a> {
     program: &'a OwnProgram,
     name: &'a str,
@@ -94,7 +94,7 @@ impl<'a> Stage<'a> {
         self.printer.line(format_args!("\n{}\n{sentence}", title.bold().underline()))
     }
 
-    /// Ends the step, and reports its result.
+    /// Completes the step, and reports its result.
     pub(super) fn end(self, result: Shown) -> anyhow::Result<Outcome> {
         let (shown, problem) = match result {
             Ok(shown) => (Some(shown), None),
@@ -119,7 +119,7 @@ impl<'a> Stage<'a> {
         Ok(problem.map_or(Outcome::Shown, Outcome::Failed))
     }
 
-    /// Returns the arguments of a command of `by`.
+    /// The arguments of a command of `by`.
     fn arguments<'b>(&'b self, by: By, words: &[&'b str]) -> Vec<&'b str> {
         let of_caller = match by {
             By::Caller("admin") => &["--url", self.url, "--key-file", "admin.key"][..],
@@ -195,7 +195,7 @@ impl<'a> Stage<'a> {
             .map_err(|error| Stop::Problem(format!("{file} cannot be written: {error}")))
     }
 
-    /// Returns the command line with `arguments`, for a shell.
+    /// The command line with `arguments`, for a shell.
     fn line(&self, arguments: &[&str]) -> String {
         let words = arguments.iter().map(|word| quoted(word));
         [self.name.to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
@@ -227,7 +227,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Returns `text` in lines of at most [`MAX_LINE`] characters, if its words permit.
+/// Breaks `text` into lines of at most [`MAX_LINE`] characters, if its words permit.
 pub(super) fn wrapped(text: &str) -> String {
     let mut lines = String::new();
     let mut used = 0;

@@ -90,7 +90,7 @@ async fn list(stage: &mut Stage<'_>) -> Shown {
     ))
 }
 
-/// Returns the first column of a printed table.
+/// The first column of a printed table.
 fn names(run: &OwnRun) -> Result<Vec<String>, Stop> {
     succeeded(run, "`tools list`")?;
     let names = run.stdout.lines().skip(1).filter_map(|line| line.split_whitespace().next());
@@ -166,7 +166,7 @@ async fn quarantine(stage: &mut Stage<'_>) -> Shown {
 }
 
 async fn prove(stage: &mut Stage<'_>) -> Shown {
-    // The demo signs a checkpoint every two seconds; the whole tour is to be signed.
+    // The demo signs a checkpoint every two seconds; the whole tour must be signed.
     let is_signed = |run: &OwnRun| run.code == 0 && !run.stdout.contains("will be signed");
     let verified = stage.run_until(Operator, &["audit", "verify"], is_signed).await?;
     succeeded(&verified, "`audit verify`")?;

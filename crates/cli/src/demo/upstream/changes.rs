@@ -11,10 +11,10 @@ use toolcrib_mcp::{
     method::{ACKNOWLEDGED, TOOLS_CHANGED},
 };
 
-/// Interval between two looks at the file.
+/// Interval between two checks of the file.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The file that changes the tool, if there may be one.
+/// The file that changes the tool, if one is configured.
 pub(super) struct Changes {
     file: Option<PathBuf>,
 }
@@ -24,12 +24,11 @@ impl Changes {
         Self { file }
     }
 
-    /// Returns whether the tool can change.
     pub(super) fn can_happen(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Returns whether the tool has its changed form now.
+    /// Whether the tool has its changed form now.
     pub(super) fn is_changed(&self) -> bool {
         self.file.as_deref().is_some_and(std::path::Path::exists)
     }

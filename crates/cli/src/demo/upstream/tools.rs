@@ -12,7 +12,7 @@ const TOOLS: &str = include_str!("tools.json");
 const MAX_STEPS: u64 = 100;
 const MAX_STEP_MS: u64 = 10_000;
 
-/// Returns the tools as in the result of `tools/list`; `echo` in its changed form if `is_changed`.
+/// The tools as in the result of `tools/list`; `echo` in its changed form if `is_changed`.
 pub(super) fn list(is_changed: bool) -> Value {
     let mut tools: Value = serde_json::from_str(TOOLS).unwrap_or_default();
     if is_changed {
@@ -36,7 +36,7 @@ fn change(echo: &mut Value) {
     }
 }
 
-/// Runs a tool and returns its result. Sends progress notifications to `send`.
+/// Runs a tool, and sends progress notifications to `send`.
 pub(super) async fn call(
     params: &Value,
     is_changed: bool,
