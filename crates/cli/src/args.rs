@@ -57,7 +57,7 @@ use crate::{env, version};
     propagate_version = true,
     after_help = "\
 Examples:
-  toolcrib try                              see what it does, in five steps
+  toolcrib try                              take a tour in five steps
   toolcrib serve --demo                     try it without a configuration or a network
   toolcrib init                             write a toolcrib.toml from the clients you have
   toolcrib import claude_desktop_config.json -o toolcrib.toml
@@ -173,7 +173,7 @@ When the server is ready, it prints `listening on http://ADDR` on stdout, with `
 `https://ADDR`. Logs go to stderr; TOOLCRIB_LOG sets the filter. SIGTERM and SIGINT shut it down in order.
 
 The server reloads the configuration on SIGHUP and when the file changes. A file with errors is
-logged and not applied. A file that is empty or has no sources left needs --allow-empty.
+logged and not applied. An empty file, or one without sources, needs --allow-empty.
 
 Only one server can use a data directory, because each server counts limits on its own.
 
@@ -206,11 +206,11 @@ tool that its server has changed, and prove that the record is unchanged.
 
 The command starts the server of `serve --demo` on a free port of 127.0.0.1, with its state in a
 temporary directory, and removes both at the end. Each step prints the commands that it runs and
-their real output. Repeat them in a second terminal while a step waits for Enter; q ends the tour.
+their real output. Repeat them in a second terminal while a step waits for Enter; q stops the tour.
 Without a terminal, and with --yes, it does not wait. With --json each step is an object on one line,
 with its commands, exit codes and outputs.
 
-Each step checks what it shows. If one fails, the command names it, and its exit code is 1.")]
+Each step checks its results. If one fails, the command names it, and its exit code is 1.")]
     Try(TryArgs),
 
     /// Print the keys of the demo, or change one of its tools
@@ -249,8 +249,8 @@ Examples:
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt explain --principal ci --tool files__write_file
 
 Prints the checks in the order of a call: key, tool, tenant, pin, scope, policy, rate, quota,
-approval, source. It calls nothing and uses up no limit. With --url the server explains only what a
-call of the key would reveal. Another principal of the tenant needs --principal and the scope
+approval, source. It makes no call and uses up no limit. With --url the server explains only facts
+that a call of the key would reveal. Another principal of the tenant needs --principal and the scope
 `explain:others`.
 
 The exit code is 0 if a call would run, perhaps only after an approval or with other arguments, and
@@ -282,7 +282,7 @@ Examples:
   toolcrib top --json --interval 10s >> figures.jsonl
 
 The figures are those of `/metrics`, so the key needs the scope metrics:all, unless the server sets
-`[server] public_metrics = true`. Rates and quantiles are of the last interval. The key q ends the
+`[server] public_metrics = true`. Rates and quantiles are of the last interval. The key q stops the
 command. Without a terminal it prints once. With --json it prints a line after each interval.")]
     Top(TopArgs),
 
@@ -354,9 +354,9 @@ Examples:
   toolcrib init --no-input --config /etc/toolcrib/toolcrib.toml
 
 The command looks for the files of Claude Desktop, Claude Code, Cursor, VS Code and Codex in their
-usual places in your home and in this directory, lists the servers in each, and asks before it imports
-them. Without a terminal it imports only with --yes or --from. It changes no file of a client and
-starts no server.
+usual places in your home and in this directory, lists the servers in each, and waits for your consent
+before it imports them. Without a terminal it imports only with --yes or --from. It changes no file of
+a client and starts no server.
 
 Secrets are not copied: a variable or header that may be one becomes `{ env = \"NAME\" }`, and the
 command lists the variables to set. `toolcrib import --help` has the rules, and converts other files.
@@ -378,13 +378,13 @@ Examples:
 The format is detected: `mcpServers` of Claude Desktop, Cursor, Continue and other clients, `servers` of
 VS Code, `context_servers` of Zed, `mcp` of opencode, `extensions` of Goose, a catalog of Docker's MCP
 gateway, the configuration of agentgateway, an export of ContextForge, and `mcp_servers` of LiteLLM; as
-JSON or YAML. A file that ends in `.toml` is that of Codex.
+JSON or YAML. A `.toml` file is that of Codex.
 
 Only headers and variables that cannot be secrets are copied. The others become `{ env = \"NAME\" }`,
 and stderr lists the variables to set. An argument that may be a secret comes from a variable too; the
 server then starts through `sh`. A server with an address that may contain a secret becomes a comment
 without it. So does one that cannot be converted, or whose restrictions have no
-equivalent, with the reason. stderr and the comments name every part that was not translated.")]
+equivalent, with the reason. stderr and the comments name every part without a translation.")]
     Import(ImportArgs),
 
     /// Hash JSON as the record does: redacted, RFC 8785, SHA-256

@@ -169,7 +169,7 @@ impl Client {
             let body = serde_json::from_slice(&bounded(response).await?).unwrap_or_default();
             return Err(refused(status, &body, segments));
         }
-        while let Some(part) = response.chunk().await.context("the answer ended early")? {
+        while let Some(part) = response.chunk().await.context("the response is incomplete")? {
             each(&part)?;
         }
         Ok(())
@@ -261,7 +261,7 @@ impl Client {
         }
         if body.is_null() && !bytes.is_empty() {
             return Err(advised(
-                format!("{} returned a response that is not JSON", self.base),
+                format!("the response of {} is not JSON", self.base),
                 "is this the address of a toolcrib server?",
             ));
         }
@@ -324,10 +324,10 @@ pub(crate) fn missing_scopes(details: &Value) -> String {
         Some(_) | None => {}
     }
     match scopes.is_empty() {
-        true => "the key lacks a scope; use a key that has it".to_owned(),
+        true => "the key lacks a scope; use a key with that scope".to_owned(),
         false => format!(
-            "the key lacks a required scope: {}; create a key that has it with `toolcrib keys \
-             create --scope`",
+            "the key lacks a required scope: {}; create a key with it: `toolcrib keys create \
+             --scope`",
             scopes.join(" ")
         ),
     }

@@ -42,7 +42,7 @@ pub(crate) fn resolve(
                 more => format!(" and {more} more"),
             };
             Err(usage(format!(
-                "`{typed}` begins the ids of {} {what}s; write more of one: {}{more}",
+                "`{typed}` matches the ids of {} {what}s; write more of one: {}{more}",
                 found.len(),
                 shown.join(", ")
             )))

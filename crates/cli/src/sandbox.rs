@@ -47,8 +47,8 @@ pub(crate) async fn report(config: &Config) -> SandboxReport {
     }
     if let Some(missing) = &support.read_only_mounts {
         warnings.push(format!(
-            "programs in a sandbox cannot change modes, owners, times or attributes of any file, not \
-             even of their own, which package managers and `git` need: {missing}; allow user \
+            "programs in a sandbox cannot change modes, owners, times or attributes of any file, \
+             including their own, which package managers and `git` need: {missing}; allow user \
              namespaces to this user"
         ));
     }

@@ -226,7 +226,7 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
         )
     });
     let unshown = (config.approvals.show_arguments && config.store.seal_key.is_none()).then(|| {
-        "`[approvals] show_arguments` shows nothing without `[store] seal_key`, because arguments are \
+        "`[approvals] show_arguments` has no effect without `[store] seal_key`, because arguments are \
          stored only sealed; create a key with `toolcrib credentials new-key`"
             .to_owned()
     });

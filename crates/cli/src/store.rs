@@ -76,9 +76,7 @@ pub(crate) async fn refuse_second(settings: &Settings) -> anyhow::Result<()> {
     }
     let (listen, path) = (config.server.listen, config.store.path.display());
     Err(advised(
-        format!(
-            "nothing was created: there is no store at {path}, and a server listens on {listen}"
-        ),
+        format!("no store was created: {path} does not exist, and a server listens on {listen}"),
         format!(
             "if it is a server of this configuration, it has its store elsewhere: set --data-dir to its \
              data directory (TOOLCRIB_DATA_DIR of its service), or change it with --url; if it is \
@@ -191,10 +189,10 @@ fn explain(error: StoreError, store: &StoreConfig) -> anyhow::Error {
             "check `[store] url` and `password`, and that the database accepts this machine"
         }
         (StoreError::Corrupt(_) | StoreError::Conflict(_), false) => {
-            "nothing in the file was changed; choose another with --data-dir or `[store] url`"
+            "the file was not changed; choose another with --data-dir or `[store] url`"
         }
         (StoreError::Corrupt(_) | StoreError::Conflict(_), true) => {
-            "nothing in the database was changed; choose another with `[store] url`"
+            "the database was not changed; choose another with `[store] url`"
         }
         (StoreError::TooNew { .. }, _) => {
             "use the newer version of toolcrib, or another `[store] url` or --data-dir"

@@ -143,7 +143,7 @@ Examples:
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools lint
 
 An error must be fixed, such as a secret in a description or a pure tool with egress. A warning is
-probably a mistake, such as invisible characters or a tool that is hidden from all callers. Advice
+probably a mistake, such as invisible characters or a tool hidden from all callers. Advice
 helps models: descriptions, the portable subset of JSON Schema, the compact view.
 Invisible characters are never sent to callers, so they are found only without --url, which checks
 the texts as the upstreams sent them, and also the quarantined tools.
@@ -294,8 +294,8 @@ Examples:
   toolcrib sources add notes --command ./notes-server --env NOTES_TOKEN --set pins=warn --yes
 
 The command connects the source, prints the changed lines and the tools that appear for each role, and
-asks before it writes. A tool of the source requires the scope `tools:ID` unless a rule says otherwise:
-`toolcrib roles add` gives it to a role.
+waits for a confirmation before it writes. A tool of the source requires the scope `tools:ID` unless a
+rule says otherwise: `toolcrib roles add` gives it to a role.
 
 The file keeps its comments and layout, and is replaced as a whole. The text before is kept as
 toolcrib.toml.bak. A running server reads the file by itself. Secrets are never in the file: --env NAME
@@ -359,7 +359,7 @@ Examples:
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt keys list
 
 The time of the last use is updated once a minute. With --sessions the command lists the people who
-stay signed in to the page; `toolcrib keys revoke` ends a session.")]
+stay signed in to the page; `toolcrib keys revoke` closes a session.")]
     List(KeyListArgs),
 
     /// Replace a key by a new one; both work until the overlap is over
@@ -494,14 +494,14 @@ Checks every event against the hash chain of its tenant, the chains against thei
 checkpoints, and those against the witness: the last signed state, in a file next to the store and,
 with PostgreSQL, of every server in the database.
 That finds events that were changed, removed, moved or added. A file of checkpoints from elsewhere
-(--anchor) also reveals a data directory that was rolled back or rewritten.
+(--anchor) also reveals a rolled back or rewritten data directory.
 
 Exit codes:
   0  verified; events after the last checkpoint, if any, are younger than the checkpoint interval
   1  something was changed, or the check failed
   2  usage error
   3  verified up to the last checkpoint; later events are older than the interval and not signed
-  4  no checkpoint covers the events of a tenant, so nothing proves that they are unchanged
+  4  no checkpoint covers the events of a tenant, so it is not proven that they are unchanged
   5  no witness here, although the signing key is: the events match their checkpoints, but the end
      may have been removed with its checkpoints")]
     Verify(VerifyArgs),

@@ -13,7 +13,7 @@ Examples:
   toolcrib config check /etc/toolcrib/toolcrib.toml --connect
 
 An error is a reason for a server to refuse the file, and with --connect also a source that
-is not ready. A rule, role or list that matches nothing is a warning of --connect.
+is not ready. A rule, role or list without a match is a warning of --connect.
 
 Exit codes:
   0  no errors; with --connect, no warnings either

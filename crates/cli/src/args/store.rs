@@ -15,8 +15,8 @@ Examples:
 
 Stop all servers of both stores first. The copy has every event with its position and hash, the
 checkpoints, keys, pins, approvals, credentials, runs, idempotent calls, quotas and catalogs. It is
-compared with the original before it counts; a copy that fails leaves nothing behind, and the next
-one removes the files PATH.partial of a copy that was killed.
+compared with the original before it counts; a failed copy is removed, and the next copy removes
+the files PATH.partial of a killed one.
 
 Credentials and stored answers stay sealed with the same seal key, and the record continues with the
 same signing key: give the new server both keys, and the witness of the old one.")]

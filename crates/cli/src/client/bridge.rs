@@ -175,7 +175,7 @@ impl Bridge {
         let rest = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(FAREWELL, rest).await.is_err() {
             tracing::warn!(
-                "requests were still running after the input had ended; they are cancelled"
+                "requests were still running after the input was closed; they are cancelled"
             );
             self.tasks.shutdown().await;
         }

@@ -104,7 +104,7 @@ impl Events {
         let mut events = Vec::new();
         self.parser
             .push(&chunk, &mut |event| events.push(event.to_vec()))
-            .map_err(|_| "the server sent a message that is larger than 64 MiB")?;
+            .map_err(|_| "the server sent a message larger than 64 MiB")?;
         Ok(Some(events))
     }
 }

@@ -277,7 +277,7 @@ async fn last(mut response: Response, progress: impl Fn(Progress)) -> anyhow::Re
             .await
             .context("the server stopped sending during the call")?
             .context("the response is incomplete")?
-            .context("the server ended the call without a response")?;
+            .context("the server closed the call without a response")?;
         let mut events = Vec::new();
         parser
             .push(&piece, &mut |event| events.push(event.to_vec()))
@@ -309,10 +309,7 @@ fn reply(incoming: &Incoming<'_>) -> Option<Reply> {
 }
 
 fn not_ours() -> anyhow::Error {
-    advised(
-        "the server returned a response that is not MCP",
-        "is this the address of a toolcrib server?",
-    )
+    advised("the response of the server is not MCP", "is this the address of a toolcrib server?")
 }
 
 /// Creates the error for a request that failed at the HTTP level.

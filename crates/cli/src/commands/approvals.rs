@@ -190,7 +190,7 @@ async fn all(
 /// The operator as a principal in the tenant of `approval`.
 async fn operator_for(approval: &ApprovalId, store: &dyn Storage) -> anyhow::Result<Principal> {
     let unknown =
-        || advised("there is no such approval", "`toolcrib approvals list` shows the approvals");
+        || advised("no approval with this id", "`toolcrib approvals list` shows the approvals");
     let mut query = ApprovalQuery::default();
     loop {
         let page = store.approvals().list(query.clone()).await?;

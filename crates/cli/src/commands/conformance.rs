@@ -95,7 +95,7 @@ async fn check(host: &Arc<Host>, plan: &Plan, printer: Printer) -> anyhow::Resul
     }
     if report.findings.is_empty() {
         return Err(advised(
-            format!("{} serves none of the protocols at their usual paths", host.base()),
+            format!("{} serves no protocol at its usual path", host.base()),
             "give the path of a protocol with --at, for example --at mcp=/api/mcp",
         ));
     }
@@ -143,7 +143,7 @@ fn require_group(group: &str) -> anyhow::Result<()> {
     match is_known {
         true => Ok(()),
         false => Err(usage(format!(
-            "--only {group}: no such check or group; list them with `toolcrib conformance --list`"
+            "--only {group}: unknown check or group; list them with `toolcrib conformance --list`"
         ))),
     }
 }

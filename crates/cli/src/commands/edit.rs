@@ -197,13 +197,16 @@ impl Edit<'_> {
             if printer.wants_json() {
                 printer.json(&result)?;
             } else {
-                printer.note("nothing was written, because of these problems");
+                printer.note("the file was not changed, because of these problems");
             }
             return Ok(Exit::Failed);
         }
         if is_same || args.dry_run {
-            let why =
-                if is_same { "the file has this content already" } else { "nothing was written" };
+            let why = if is_same {
+                "the file has this content already"
+            } else {
+                "the file was not changed"
+            };
             printer.json_or_note(&result, why)?;
             return Ok(Exit::Done);
         }
@@ -216,7 +219,7 @@ impl Edit<'_> {
             return Err(beyond(reach));
         }
         if !args.yes && !confirmed(file, printer)? {
-            printer.note("nothing was written");
+            printer.note("the file was not changed");
             return Ok(Exit::Failed);
         }
         let log = match &self.report.config {
@@ -290,7 +293,7 @@ fn beyond(reach: &RoleReach) -> anyhow::Error {
     let count = counted(reach.others.len() as u64, "tool");
     advised(
         format!(
-            "nothing was written: the role would also reach {count} that --tools does not name, \
+            "the file was not changed: the role would also reach {count} that --tools does not name, \
              because they require the same scopes"
         ),
         "--own-scope gives the named tools a separate scope; without --yes you can confirm the \
@@ -323,7 +326,7 @@ impl EditLog {
                 Ok(None)
             }
             Err(error) => Err(advised(
-                format!("the change cannot be recorded, so nothing was written: {error}"),
+                format!("the change cannot be recorded, so the file was not changed: {error}"),
                 "repair the store, or use --unrecorded",
             )),
         }
@@ -331,7 +334,7 @@ impl EditLog {
 
     async fn append(&self, action: ConfigAction, hashes: (&str, &str)) -> anyhow::Result<()> {
         let event = edit_event(&self.operator, action, hashes.0, hashes.1, Utc::now());
-        self.store.events().append(&[event]).await.map(drop).context("nothing was written")
+        self.store.events().append(&[event]).await.map(drop).context("the file was not changed")
     }
 }
 

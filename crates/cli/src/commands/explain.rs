@@ -211,7 +211,7 @@ fn chosen(args: &ExplainArgs, keys: &[KeyRecord]) -> anyhow::Result<KeyRecord> {
     let live: Vec<&KeyRecord> = matching.iter().copied().filter(|key| holds(key)).collect();
     let Some(first) = live.first().or(matching.last()) else {
         return Err(advised(
-            "no such key",
+            "no key matches",
             "`toolcrib keys list` shows keys with principals and tenants; for a principal of a token \
              use --scope and --role",
         ));

@@ -106,7 +106,7 @@ fn metrics() -> String {
     let mut text = "# Metrics\n\nWith this page you look up a metric of `/metrics`. It serves \
                     OpenMetrics text to keys with the scope `metrics:all`, or without a key with \
                     `server.public_metrics`. Counters end in `_total`, histograms have `_bucket`, \
-                    `_sum` and `_count`; an info ends in `_info`. Made by `cargo xtask gen`.\n\n"
+                    `_sum` and `_count`; an info has the suffix `_info`. Made by `cargo xtask gen`.\n\n"
         .to_owned();
     text.push_str(&format!(
         "The label `tool` is the id of a tool, `other`, or `none` for a call that leads to no tool \

@@ -80,7 +80,7 @@ pub(crate) fn run(args: &ImportArgs, printer: Printer) -> anyhow::Result<Exit> {
             };
             let mut file = open.open(output).advise(
                 format!("{} cannot be written", output.display()),
-                "--force overwrites a file that is there",
+                "--force overwrites an existing file",
             )?;
             file.write_all(written.text.as_bytes())?;
         }

@@ -158,7 +158,7 @@ fn choose(files: &mut [ClientFile], args: &InitArgs, printer: Printer) -> anyhow
     if skipped {
         let why = if args.no_input { "--no-input" } else { "there is no terminal for questions" };
         printer.note(format_args!(
-            "nothing was imported ({why}); --yes imports all of them, --from FILE one of them"
+            "no server was imported ({why}); --yes imports all of them, --from FILE one of them"
         ));
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! `keys create|list|rotate|revoke`, and `list` and `revoke` of browser sessions: in the store, which running servers poll, or through a running
-//! server.
+//! `keys create|list|rotate|revoke`, and `list` and `revoke` of browser sessions: in the store, which
+//! running servers poll, or through a running server.
 
 use std::time::Duration;
 
@@ -153,7 +153,7 @@ fn check(args: &KeyCreateArgs) -> anyhow::Result<()> {
         return Err(usage("the tenant `-` is the record's own; choose another name"));
     }
     if args.roles.is_empty() && args.scopes.is_empty() {
-        return Err(usage("a key needs at least one --role or --scope, or it may use nothing"));
+        return Err(usage("a key without --role and --scope permits no tool; give at least one"));
     }
     Ok(())
 }
@@ -178,7 +178,7 @@ fn check_grants(args: &KeyCreateArgs, config: &Config, printer: Printer) -> anyh
         let suggestion = suggest::closest(&text, known.iter().map(String::as_str));
         if let Some(suggestion) = suggestion.filter(|suggestion| *suggestion != text) {
             printer.warning(format_args!(
-                "nothing in the configuration requires the scope `{text}`; did you mean `{suggestion}`?"
+                "the configuration requires no scope `{text}`; did you mean `{suggestion}`?"
             ));
         }
     }
@@ -307,7 +307,7 @@ async fn list(target: &Target, printer: Printer) -> anyhow::Result<()> {
 
 async fn list_sessions(target: &Target, printer: Printer) -> anyhow::Result<()> {
     let sessions = sessions_of(target).await?;
-    printer.list(SESSION_COLUMNS, &sessions, "nobody stays signed in to the page")
+    printer.list(SESSION_COLUMNS, &sessions, "no active sessions")
 }
 
 async fn sessions_of(target: &Target) -> anyhow::Result<Vec<SessionInfo>> {

@@ -116,7 +116,7 @@ fn unknown(name: &str, gateway: &Gateway) -> anyhow::Error {
     let roles = gateway.config().roles.clone();
     let suggestion = suggest::did_you_mean(name, roles.keys().map(String::as_str));
     let problem = match roles.contains_key(name) {
-        true => "this role grants nothing in this tenant".to_owned(),
+        true => "this role has no grants in this tenant".to_owned(),
         false => format!("no such role{suggestion}"),
     };
     advised(problem, "`toolcrib roles list` shows the roles; --tenant selects the tenant")
@@ -154,7 +154,7 @@ async fn set(args: &RoleSetArgs, cx: &Context) -> anyhow::Result<Exit> {
     let of_scopes = [&args.scopes, &args.tools, &args.remove_scope];
     if settings.is_empty() && of_scopes.iter().all(|it| it.is_empty()) {
         return Err(usage(
-            "there is nothing to change: use --scope, --tools, --remove-scope, --set or --unset",
+            "no change is given: use --scope, --tools, --remove-scope, --set or --unset",
         ));
     }
     edit::run_named(cx, &args.edit, args.own_scope, |config: &Config| {

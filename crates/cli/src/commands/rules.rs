@@ -103,9 +103,7 @@ async fn change(action: EditAction, args: &RuleArgs, cx: &Context) -> anyhow::Re
     }
     settings.extend(edit::settings_of(&args.settings)?);
     if settings.is_empty() {
-        return Err(usage(
-            "the rule says nothing: use --approval, --tier, --scope, --set or --unset",
-        ));
+        return Err(usage("the rule is empty: use --approval, --tier, --scope, --set or --unset"));
     }
     let change = Change::of_rule(action, &args.source, &args.glob, settings);
     edit::run(cx, &args.edit, |_| Ok(vec![change])).await

@@ -244,7 +244,7 @@ async fn supervise(
         tokio::select! {
             ended = &mut *server => return flat(ended),
             task = essential.fatal() => return Err(advised(
-                format!("the background task `{task}`, which the server requires, ended"),
+                format!("the required background task `{task}` stopped"),
                 "see the log for the cause, and restart the server",
             )),
             action = signals.next() => match action {
@@ -265,7 +265,7 @@ async fn drain(gateway: &Gateway, time: Duration, signals: &mut Signals) {
     if time.is_zero() {
         return;
     }
-    tracing::info!("no longer ready; requests are served for {}", text::duration(time));
+    tracing::info!("draining: requests are served for {} more", text::duration(time));
     gateway.drain();
     tokio::select! {
         () = tokio::time::sleep(time) => {}
@@ -289,7 +289,7 @@ async fn end(mut server: ServerTask, cut: &CancellationToken) {
     tracing::info!("shutting down; a second signal aborts running requests");
     tokio::select! {
         ended = &mut server => if let Err(error) = flat(ended) {
-            tracing::warn!("the server ended with an error: {error:#}");
+            tracing::warn!("the server failed: {error:#}");
         },
         () = cut.cancelled() => server.abort(),
     }
@@ -569,7 +569,7 @@ fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
 type ServerTask = JoinHandle<std::io::Result<()>>;
 
 fn flat(ended: Result<std::io::Result<()>, JoinError>) -> anyhow::Result<()> {
-    ended.context("the server task failed")?.context("the server ended")
+    ended.context("the server task failed")?.context("the server stopped")
 }
 
 /// Completes when `stopped` becomes true or its sender is dropped.

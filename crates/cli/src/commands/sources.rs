@@ -109,7 +109,7 @@ async fn logs(id: &str, cx: &Context) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     if lines.is_empty() {
-        printer.note("the processes of this source have written nothing to stderr");
+        printer.note("the processes of this source have not written to stderr");
     }
     for StderrLine { at, line } in lines {
         printer.foreign(&format!("{} {line}", rfc3339(at)))?;

@@ -57,7 +57,7 @@ async fn copy(args: StoreCopyArgs, printer: Printer) -> anyhow::Result<Exit> {
     });
     let copied = copied.await.advise(
         format!("{} was not copied to {}", args.from, args.to),
-        "nothing of the copy was kept; stop all servers of both stores and name an empty store",
+        "no copy was kept; stop all servers of both stores and name an empty store",
     )?;
     let elapsed = begun.elapsed();
     let rows: serde_json::Map<_, _> =

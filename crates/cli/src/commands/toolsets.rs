@@ -30,9 +30,7 @@ pub(crate) async fn run(command: &ToolsetsCommand, cx: &Context) -> anyhow::Resu
         ToolsetsCommand::Set(args) => {
             let settings = edit::settings_of(&args.settings)?;
             if settings.is_empty() {
-                return Err(usage(
-                    "there is nothing to change: use --set KEY=VALUE or --unset KEY",
-                ));
+                return Err(usage("no change is given: use --set KEY=VALUE or --unset KEY"));
             }
             (change(EditAction::Set, &args.name, settings), &args.edit)
         }

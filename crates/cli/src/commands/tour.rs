@@ -163,14 +163,15 @@ async fn steps(
         }
     }
     if waits {
-        is_continued("That is all. The demo runs until you press Enter: ", printer).await?;
+        is_continued("The tour is complete. The demo runs until you press Enter: ", printer)
+            .await?;
     }
     Ok(Exit::Done)
 }
 
 /// The next steps after the tour.
 const NEXT: &str = "
-The server of this tour has ended, and its files are removed. Where to go next:
+The server of this tour is stopped, and its files are removed. Where to go next:
   toolcrib serve --demo    keep a demo; it prints a link to its console in the browser
   toolcrib init            write a toolcrib.toml from the MCP clients on this machine
   toolcrib --help          all commands

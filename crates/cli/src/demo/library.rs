@@ -62,7 +62,7 @@ fn router() -> Router {
         .route(DOCUMENT_PATH, get(|| async { ([(CONTENT_TYPE, "application/json")], DOCUMENT) }))
         .route("/books", get(find_books))
         .route("/books/{isbn}/loans", post(borrow_book))
-        .fallback(|| async { refusal(StatusCode::NOT_FOUND, "the library has no such page") })
+        .fallback(|| async { refusal(StatusCode::NOT_FOUND, "page not found") })
         .layer(DefaultBodyLimit::max(MAX_BODY))
 }
 

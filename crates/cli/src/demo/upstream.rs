@@ -127,7 +127,7 @@ async fn request(
         }
         (CALL_TOOL, _) => tools::call(params, changes.is_changed(), send).await?,
         (LISTEN, Era::Modern) if changes.can_happen() => changes.listen(params, id, send).await,
-        _ => return Err(RpcError::new(code::METHOD_NOT_FOUND, "no such method")),
+        _ => return Err(RpcError::new(code::METHOD_NOT_FOUND, "method not found")),
     };
     Ok(match era {
         Era::Legacy => result,

@@ -110,7 +110,7 @@ fn no_second_store_is_created_beside_a_running_server() {
     for args in [&create[..], &["store", "migrate"]] {
         let refused = run(dir.path(), args);
         assert_eq!(refused.code, 1, "{refused:?}");
-        for part in ["nothing was created", ".toolcrib/toolcrib.db", &listen, "--data-dir"] {
+        for part in ["no store was created", ".toolcrib/toolcrib.db", &listen, "--data-dir"] {
             assert!(refused.stderr.contains(part), "{part}: {refused:?}");
         }
         assert_eq!(files(dir.path()), [""; 0], "{args:?}");

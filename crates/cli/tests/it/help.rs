@@ -123,7 +123,7 @@ fn the_help_lists_all_commands() {
       -v, --verbose...          Print more messages on stderr; repeat for even more
 
     Examples:
-      toolcrib try                              see what it does, in five steps
+      toolcrib try                              take a tour in five steps
       toolcrib serve --demo                     try it without a configuration or a network
       toolcrib init                             write a toolcrib.toml from the clients you have
       toolcrib import claude_desktop_config.json -o toolcrib.toml

@@ -64,7 +64,7 @@ fn claude_desktop() {
     # safety_tier = "read"
     #
     # Not translated:
-    # - globalShortcut: not a setting of MCP servers that is translated
+    # - globalShortcut: not a translated setting of MCP servers
     # - postgres.args[2]: it may be a secret; `sh` takes it from the variable POSTGRES_ARG_3
 
     [[source]]
@@ -94,7 +94,7 @@ fn claude_desktop() {
     # command = ["node", "off.js"]
     "#);
     insta::assert_snapshot!(ran.stderr, @r"
-    not translated: globalShortcut: not a setting of MCP servers that is translated
+    not translated: globalShortcut: not a translated setting of MCP servers
     not translated: postgres.args[2]: it may be a secret; `sh` takes it from the variable POSTGRES_ARG_3
     `off` stays a comment: it is disabled in the client
     set these variables where `toolcrib serve` runs:

@@ -175,7 +175,7 @@ fn every_client_is_found_and_imported_by_consent() {
     # A rule with `approval = "always"` lets calls wait for the consent of another person.
     #
     # Not translated:
-    # - ~/.claude.json (Claude Code): numStartups, history: not a setting of MCP servers that is translated
+    # - ~/.claude.json (Claude Code): numStartups, history: not a translated setting of MCP servers
     # - ~/.codex/config.toml (Codex): model: only `mcp_servers` is about tools
     # - search.enabled_tools: it became rules with `hide`
     # - search.disabled_tools: it became rules with `hide`
@@ -260,7 +260,7 @@ fn without_consent_nothing_is_imported_and_the_file_is_valid() {
     for args in [&[][..], &["--no-input"]] {
         let place = everything();
         let ran = place.init(args).ok();
-        assert!(ran.stderr.contains("nothing was imported"), "{ran:?}");
+        assert!(ran.stderr.contains("no server was imported"), "{ran:?}");
         assert!(ran.stderr.contains("--yes") && ran.stderr.contains("--from"), "{ran:?}");
         let toml = place.toml();
         assert!(!toml.lines().any(|line| line.starts_with("[[source]]")), "{toml}");

@@ -155,7 +155,7 @@ impl Link {
                 }
             }
         }
-        Err(lost("the server ended the answer"))
+        Err(lost("the server closed the stream before the response"))
     }
 
     /// Writes a response of one document.

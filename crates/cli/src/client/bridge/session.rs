@@ -130,5 +130,5 @@ async fn first_answer(mut events: Events) -> Result<Vec<u8>, RpcError> {
             }
         }
     }
-    Err(unavailable("the server ended the handshake without an answer"))
+    Err(unavailable("the server closed the handshake without a response"))
 }

@@ -26,7 +26,7 @@ pub(super) async fn run(args: &AcceptArgs, cx: &Context) -> anyhow::Result<Exit>
     let store = store::open_existing(&config).await?;
     let Some(key) = signing::existing(&config).await? else {
         return Err(advised(
-            "there is no signing key, so nothing was ever signed",
+            "there is no signing key, so the record was never signed",
             "the first `toolcrib serve` creates one",
         ));
     };
@@ -40,7 +40,7 @@ pub(super) async fn run(args: &AcceptArgs, cx: &Context) -> anyhow::Result<Exit>
         return Ok(Exit::Done);
     }
     if accepted.is_empty() {
-        printer.line("the record continues what was signed; there is nothing to accept")?;
+        printer.line("the record continues the signed state; it needs no acceptance")?;
     }
     for it in &accepted {
         printer.foreign(&format!("accepted the log of {}: {}", it.tenant, it.problem))?;

@@ -221,9 +221,8 @@ async fn witnesses(
                 read.problems.insert("a witness of the last signed state was changed");
             }
             Some(witness) if !trusted.contains(&witness.public_key) => {
-                read.problems.insert(
-                    "a witness of the last signed state is signed with a key that is not trusted",
-                );
+                read.problems
+                    .insert("a witness of the last signed state is signed with an untrusted key");
             }
             Some(witness) => read.trusted.push(witness),
         }
@@ -464,21 +463,21 @@ fn explain(report: &Report, verdict: Verdict, interval: Duration, is_file: bool)
     let unsigned: u64 = report.tenants.iter().map(|it| it.unsigned).sum();
     let events = counted(unsigned, "event");
     let partial = match report.tenants.iter().any(|it| it.partial) {
-        true => ". Events before the first ones shown are not part of what was checked",
+        true => ". Events before the first ones shown were not checked",
         false => "",
     };
     let unwitnessed = match (report.witness, report.anchors, is_file) {
         (Some(WitnessUse::Absent), 0, true) => {
-            ". A file is only known to be complete up to its last checkpoint: an end that was cut off \
-             together with its checkpoints is not found; name checkpoints that were kept elsewhere \
-             with --anchor"
+            ". A file is only known to be complete up to its last checkpoint: an end removed \
+             together with its checkpoints is not found; name checkpoints from elsewhere with \
+             --anchor"
         }
         (Some(WitnessUse::Absent), 0, false) => {
-            ". There is no witness here: an end that was removed with its checkpoints would not be \
-             found; name an anchor with --anchor"
+            ". There is no witness here: an end removed with its checkpoints would not be found; \
+             name an anchor with --anchor"
         }
         (Some(WitnessUse::Absent), _, _) => {
-            ". An end that was removed after the newest checkpoint of --anchor would not be found"
+            ". An end removed after the newest checkpoint of --anchor would not be found"
         }
         _ => "",
     };
@@ -487,8 +486,8 @@ fn explain(report: &Report, verdict: Verdict, interval: Duration, is_file: bool)
             format!("verified, nothing was changed{partial}{unwitnessed}")
         }
         Verdict::Verified if is_file => format!(
-            "verified, nothing was changed up to the last checkpoints; nothing proves the {events} \
-             after them{partial}{unwitnessed}"
+            "verified, nothing was changed up to the last checkpoints; the {events} after \
+             them are not proven{partial}{unwitnessed}"
         ),
         Verdict::Verified => {
             format!(
@@ -505,8 +504,8 @@ fn explain(report: &Report, verdict: Verdict, interval: Duration, is_file: bool)
         Verdict::Changed => counted(report.findings.len() as u64 + report.more_findings, "finding"),
         Verdict::UnsignedTail => format!(
             "verified up to the last checkpoints; {events} after them are not signed, although \
-             records are signed every {}. They fit together, but nothing proves that they \
-             are what was written and complete. {}{unwitnessed}",
+             records are signed every {}. They fit together, but it is not proven that they \
+             are unchanged and complete. {}{unwitnessed}",
             text::duration(interval),
             match is_file {
                 true => "Export the record again, from a server that signs it",
@@ -514,7 +513,7 @@ fn explain(report: &Report, verdict: Verdict, interval: Duration, is_file: bool)
             }
         ),
         Verdict::NoCheckpoint if report.events == 0 => {
-            "nothing has been recorded yet, so there is nothing to verify".to_owned()
+            "the record is empty, so there is nothing to verify".to_owned()
         }
         Verdict::NoCheckpoint if !report.unknown_keys.is_empty() => format!(
             "the events fit together, but no public key was given, so no checkpoint counts. They are \
@@ -526,8 +525,8 @@ fn explain(report: &Report, verdict: Verdict, interval: Duration, is_file: bool)
             let without = report.tenants.iter().filter(|it| it.signed == 0);
             let without: Vec<&str> = without.map(|it| it.tenant.as_str()).take(10).collect();
             format!(
-                "the events fit together, but no checkpoint covers those of {}: nothing proves that \
-                 they are what was written and complete. A running server signs its store; an \
+                "the events fit together, but no checkpoint covers those of {}: it is not proven that \
+                 they are unchanged and complete. A running server signs its store; an \
                  export has checkpoints with `--checkpoints`, or name a file of them with --anchor",
                 without.join(", ")
             )

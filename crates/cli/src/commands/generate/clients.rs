@@ -32,14 +32,14 @@ const NOTES: &[Notes] = &[
         id: "claude-desktop",
         check: "The tools are in the menu below the field for messages. The log of the client is in \
                 `~/Library/Logs/Claude` or `%APPDATA%\\Claude\\logs`.",
-        tested: "Not run in Claude Desktop, which has no package for Linux and needs an account. The \
+        tested: "Not run in Claude Desktop: it has no package for Linux and needs an account. The \
                  program, arguments and variables above are run with the Python SDK of MCP.",
     },
     Notes {
         id: "cursor",
         check: "Settings, MCP shows `toolcrib` with its tools. The list of tools is limited by \
                 Cursor; a [toolset](../toolsets.md) makes it short.",
-        tested: "Not run in Cursor, which is a desktop program with an account. The address and \
+        tested: "Not run in Cursor: it is a desktop program with an account. The address and \
                  headers above are run with the Python SDK of MCP.",
     },
     Notes {
@@ -69,15 +69,15 @@ const NOTES: &[Notes] = &[
     Notes {
         id: "python",
         check: "`tools` has a tool for each one that the key may call. \
-                [Protocols](../../explanation/protocols.md#refused-calls) says what a refused call \
-                answers.",
+                [Protocols](../../explanation/protocols.md#refused-calls) describes the response \
+                of a refused call.",
         tested: "Run, with the package `mcp`: the lines above, and a call of one of the tools.",
     },
     Notes {
         id: "typescript",
         check: "`tools` has a tool for each one that the key may call. \
-                [Protocols](../../explanation/protocols.md#refused-calls) says what a refused call \
-                answers.",
+                [Protocols](../../explanation/protocols.md#refused-calls) describes the response \
+                of a refused call.",
         tested: "Run, with the package `@modelcontextprotocol/client`: the lines above, and a call of \
                  one of the tools.",
     },
@@ -133,7 +133,7 @@ pages from the texts of the console.
 ";
 
 const END: &str = "
-Each client needs a key of its own, so that the record names it and you can revoke it alone:
+Give each client a separate key, so that the record names it and you can revoke it alone:
 
 ```console
 $ toolcrib keys create --name laptop --principal ada --role reader
@@ -162,7 +162,7 @@ With this page you connect a client to a running server. [Another client](../cli
    $ toolcrib keys create --name laptop --principal ada --role reader
    ```
 
-   `reader` is a role of your configuration. The demo has none: `toolcrib demo keys reader` prints a key of it.
+   `reader` is a role of your configuration. The demo has no roles: `toolcrib demo keys reader` prints a key for it.
 
 2. {instruction}
 

@@ -304,8 +304,7 @@ impl Import<'_> {
                 let schema = spec.get("schema");
                 let at = ["file", "url"].iter().find_map(|key| schema?.get(key)?.as_str());
                 if at.is_none() {
-                    obstacle
-                        .add("its document is in the file itself; write it to a file of its own");
+                    obstacle.add("its document is in the file itself; write it to a separate file");
                 }
                 let url = self.address(spec, policies.has_tls, &mut obstacle);
                 let document = at.unwrap_or("openapi.json");
@@ -319,7 +318,7 @@ impl Import<'_> {
                 self.reader.url(&id, &url, headers, &mut obstacle)
             }
             None => {
-                obstacle.add("it has none of `stdio`, `mcp`, `sse` and `openapi`");
+                obstacle.add("it has no `stdio`, `mcp`, `sse` or `openapi`");
                 Upstream::Command { command: Vec::new(), env: Vec::new(), cwd: None }
             }
         };

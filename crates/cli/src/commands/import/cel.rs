@@ -68,9 +68,7 @@ pub(super) fn rules(
                 })),
                 // Granting a scope to a caller cannot express which tools the condition leaves out.
                 ("allow", false) if clause.conditions.iter().any(|it| it.contains("mcp.tool")) => {
-                    return Err(format!(
-                        "{place} has a condition on the tool that is not understood"
-                    ));
+                    return Err(format!("{place} has an unknown condition on the tool"));
                 }
                 ("allow", false) => {
                     let scope = format!("tools:{id}:rule-{}", index + 1);

@@ -277,7 +277,7 @@ fn goose(root: &Map<String, Value>) -> Option<ClientFile> {
         }
         let kind = settings.get("type").and_then(Value::as_str).unwrap_or("stdio");
         if !matches!(kind, "stdio" | "streamable_http" | "sse") {
-            described.obstacle.add("it is a part of Goose, and no MCP server of its own");
+            described.obstacle.add("it is a part of Goose, not an MCP server");
         }
         described
     });
@@ -313,7 +313,7 @@ fn docker_server(name: &str, settings: &Value) -> Described {
         described.obstacle.add("its `allowHosts` limits its connections; `docker` cannot do that");
     }
     if settings.remove("type").is_some_and(|kind| kind == "poci") {
-        described.obstacle.add("its tools are containers of their own");
+        described.obstacle.add("its tools are separate containers");
     }
     let text = |settings: &Map<String, Value>, key: &str| {
         settings.get(key).and_then(Value::as_str).map(str::to_owned)

@@ -85,7 +85,7 @@ pub(super) fn other_settings(
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let reason = "not a setting of MCP servers that is translated";
+    let reason = "not a translated setting of MCP servers";
     file.parts.push(Part::new(format!("{place}{named}{more}"), reason));
 }
 
@@ -114,7 +114,7 @@ fn restrict(key: &str, value: &Value, place: &str, file: &mut ClientFile) -> boo
             let others = value.as_object().into_iter().flat_map(Map::keys);
             for other in others.filter(|other| *other != "deny") {
                 let part = format!("{place}{key}.{other}");
-                file.parts.push(Part::new(part, "clients ask for consent on their own"));
+                file.parts.push(Part::new(part, "clients request consent themselves"));
             }
         }
         "tools" if value.is_object() => {

@@ -33,7 +33,7 @@ const RULES: &str =
     "it became rules with `hide`; compare their names with those of `toolcrib tools list`";
 const DESCRIPTIVE: &str = "it only describes the server";
 const CONSENT: &str =
-    "clients ask for consent on their own; a rule with `approval` lets calls wait for it";
+    "clients request consent themselves; a rule with `approval` lets calls wait for it";
 const TIME: &str = "`timeout` in a rule limits a call";
 const LOGIN: &str =
     "store a credential with `toolcrib credentials set`, and name it in `credential`";

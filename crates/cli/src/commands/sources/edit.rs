@@ -34,7 +34,7 @@ pub(super) async fn add(args: &SourceAddArgs, cx: &Context) -> anyhow::Result<Ex
         if !is_variable(variable) {
             return Err(usage(format!(
                 "--header {name}: expected the name of an environment variable with the value, which \
-                 does not belong into the file; for a value that is no secret: --set headers.{name}=…"
+                 does not belong into the file; for a public value: --set headers.{name}=…"
             )));
         }
         headers.insert(name.to_owned(), json!({ "env": variable }));
@@ -50,7 +50,7 @@ pub(super) async fn add(args: &SourceAddArgs, cx: &Context) -> anyhow::Result<Ex
 pub(super) async fn set(args: &SetArgs, cx: &Context) -> anyhow::Result<Exit> {
     let settings = edit::settings_of(&args.settings)?;
     if settings.is_empty() {
-        return Err(usage("there is nothing to change: use --set KEY=VALUE or --unset KEY"));
+        return Err(usage("no change is given: use --set KEY=VALUE or --unset KEY"));
     }
     let change = change(EditAction::Set, &args.name, settings);
     edit::run(cx, &args.edit, |_| Ok(vec![change])).await

@@ -26,7 +26,7 @@ pub(super) const STEPS: [Step; 5] = [
         heading: Heading {
             name: "list",
             title: "each caller has its own list of tools",
-            sentence: "Two callers ask the same server for its tools. Each one sees only the \
+            sentence: "Two callers list the tools of the same server. Each one sees only the \
                        tools that it may call.",
         },
         show: |stage| Box::pin(list(stage)),
@@ -36,7 +36,7 @@ pub(super) const STEPS: [Step; 5] = [
             name: "explain",
             title: "a denied call is explained",
             sentence: "`reader` calls a tool that writes. Tools require scopes (rights), and keys \
-                       have them. `explain` names the scope that is missing, and the list of keys \
+                       have them. `explain` names the missing scope, and the list of keys \
                        shows who has it.",
         },
         show: |stage| Box::pin(explain(stage)),
@@ -181,7 +181,7 @@ async fn prove(stage: &mut Stage<'_>) -> Shown {
     let altered = ["audit", "verify", "--file", "altered.jsonl", "--public-key", "record.pub"];
     let found = stage.run(Operator, &altered).await?;
     let place = format!("at position {}:", edit.position);
-    check(found.code == 1, "the check of the altered copy found nothing")?;
+    check(found.code == 1, "the check of the altered copy found no change")?;
     check(found.stdout.contains(&place), "the check does not name the altered event")?;
     Ok(format!(
         "The record is unchanged. In the altered copy, the check found event {} of the tenant `demo`.",
