@@ -513,7 +513,7 @@ fn explain(report: &Report, verdict: Verdict, interval: Duration, is_file: bool)
             }
         ),
         Verdict::NoCheckpoint if report.events == 0 => {
-            "the record is empty, so there is nothing to verify".to_owned()
+            "the record is empty: it has no events to verify".to_owned()
         }
         Verdict::NoCheckpoint if !report.unknown_keys.is_empty() => format!(
             "the events fit together, but no public key was given, so no checkpoint counts. They are \

@@ -12,9 +12,9 @@ With this page you look up a key of the configuration file: its table, type, def
 annotated example of everything is [toolcrib.example.toml](../../toolcrib.example.toml).
 
 The file is TOML, `toolcrib.toml` by default (`--config FILE`), at most 4 MiB. Every table is optional. \
-Unknown keys are errors, and a server does not start with an invalid file. Relative paths start from the directory \
-of the file. [Operating](../guides/operate.md#check-and-reload-the-configuration) explains checks and \
-reloads. `cargo xtask gen` writes this page from the types of the program.
+Unknown keys are errors, and a server does not start with an invalid file. Relative paths start from \
+the directory of the file. [Operating](../guides/operate.md#check-and-reload-the-configuration) explains \
+checks and reloads. `cargo xtask gen` writes this page from the types of the program.
 
 | Type | Written as |
 |---|---|

@@ -292,8 +292,8 @@ impl Import<'_> {
             Some(("stdio", spec)) => {
                 let program = spec.get("cmd").and_then(Value::as_str).unwrap_or_default();
                 if spec.get("clearEnv").and_then(Value::as_bool) != Some(true) {
-                    let reason = "a child gets none of the server's variables except PATH, HOME, \
-                                  LANG, TMPDIR and USER; name others in `env`";
+                    let reason = "a child gets only PATH, HOME, LANG, TMPDIR and USER of the \
+                                  server's variables; name others in `env`";
                     self.reader.part(format!("{place}.stdio.clearEnv"), reason);
                 }
                 let words = words(program, spec.get("args").and_then(Value::as_array));

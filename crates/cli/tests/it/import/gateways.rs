@@ -92,7 +92,7 @@ llm: {}
     # - binds[0].listeners[0].routes[0].policies.cors.allowOrigins: list each origin in `[server] allowed_origins`; wildcards are not accepted
     # - binds[0].listeners[0].routes[0].backends[0].mcp.prefixMode: tools are called SOURCE__TOOL; `names = "bare"` keeps their own names
     # - binds[0].listeners[0].routes[0].policies.mcpAuthorization.rules[1]: the condition `jwt.sub == "test-user"` became the scope `tools:SOURCE:rule-2`; grant it to those callers only
-    # - binds[0].listeners[0].routes[0].backends[0].mcp.targets[0].stdio.clearEnv: a child gets none of the server's variables except PATH, HOME, LANG, TMPDIR and USER; name others in `env`
+    # - binds[0].listeners[0].routes[0].backends[0].mcp.targets[0].stdio.clearEnv: a child gets only PATH, HOME, LANG, TMPDIR and USER of the server's variables; name others in `env`
     # - binds[0].listeners[0].routes[1].policies.localRateLimit: it limits all callers of the route together; rates are for each principal and tool (`rate`, `quota`)
     # - binds[0].listeners[0].routes[2].backends[0]: toolcrib serves tools of MCP servers, HTTP services and commands only
     # - binds[0].listeners[0].routes[3].policies.extAuthz: use scopes, roles, `[policy]` and approvals
@@ -223,7 +223,7 @@ llm: {}
     not translated: binds[0].listeners[0].routes[0].policies.cors.allowOrigins: list each origin in `[server] allowed_origins`; wildcards are not accepted
     not translated: binds[0].listeners[0].routes[0].backends[0].mcp.prefixMode: tools are called SOURCE__TOOL; `names = "bare"` keeps their own names
     not translated: binds[0].listeners[0].routes[0].policies.mcpAuthorization.rules[1]: the condition `jwt.sub == "test-user"` became the scope `tools:SOURCE:rule-2`; grant it to those callers only
-    not translated: binds[0].listeners[0].routes[0].backends[0].mcp.targets[0].stdio.clearEnv: a child gets none of the server's variables except PATH, HOME, LANG, TMPDIR and USER; name others in `env`
+    not translated: binds[0].listeners[0].routes[0].backends[0].mcp.targets[0].stdio.clearEnv: a child gets only PATH, HOME, LANG, TMPDIR and USER of the server's variables; name others in `env`
     not translated: binds[0].listeners[0].routes[1].policies.localRateLimit: it limits all callers of the route together; rates are for each principal and tool (`rate`, `quota`)
     not translated: binds[0].listeners[0].routes[2].backends[0]: toolcrib serves tools of MCP servers, HTTP services and commands only
     not translated: binds[0].listeners[0].routes[3].policies.extAuthz: use scopes, roles, `[policy]` and approvals
