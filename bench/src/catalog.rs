@@ -1,6 +1,6 @@
 //! `toolcrib-bench catalog`: large catalogs and many keys, measured from outside.
 //!
-//! Each part starts the program with upstreams of its own in this process, and reports times and
+//! Each part starts the program and, in this process, the upstreams for it. It reports times and
 //! the memory of the program (PSS). Times depend on the machine; the memory hardly does.
 
 mod document;
@@ -29,7 +29,7 @@ use crate::terminal::say;
 /// How long the program may take to show all tools.
 const BUILD_LIMIT: Duration = Duration::from_secs(300);
 const POLL: Duration = Duration::from_millis(10);
-/// Memory is read once the program has had nothing to do for this long.
+/// Memory is read after the program was idle for this long.
 const REST: Duration = Duration::from_secs(3);
 /// Callers whose views are measured, and changes of one source.
 const CALLERS: usize = 50;
@@ -242,7 +242,7 @@ async fn measure_catalog(options: &CatalogOptions) -> Result<()> {
 impl Subject {
     /// Starts `program` with `sources`.
     async fn start(program: &Path, sources: &str) -> Result<Self> {
-        // It runs in a directory of its own.
+        // It runs in another directory.
         let program = &program.canonicalize().context("cannot find the program")?;
         let folder = tempfile::tempdir()?;
         let (data, config) = (folder.path().join("data"), folder.path().join("toolcrib.toml"));
@@ -280,7 +280,7 @@ impl Subject {
         Ok(Self { server, key: key.to_owned(), folder })
     }
 
-    /// Returns the memory after a rest, in bytes.
+    /// The memory after a rest, in bytes.
     async fn memory(&self) -> Result<u64> {
         sleep(REST).await;
         Ok(self.server.memory()? << 10)
@@ -300,13 +300,13 @@ impl Subject {
         }
     }
 
-    /// Waits until there are tools; returns their number.
+    /// Waits until the first tools appear; returns their number.
     async fn wait_until_steady(&self, begun: Instant) -> Result<(usize, Duration)> {
         let built = self.wait_for_all(1, begun).await?;
         Ok((self.logged_tools()?, built))
     }
 
-    /// Returns the sum of `tools=N` of the sources that were refreshed.
+    /// The sum of `tools=N` of the sources that were refreshed.
     fn logged_tools(&self) -> Result<usize> {
         let log = std::fs::read_to_string(self.folder.path().join("catalog.log"))?;
         let lines = log.lines().filter(|line| line.contains("catalog refreshed"));
@@ -318,13 +318,12 @@ impl Subject {
         Ok(lines.filter_map(tools).sum())
     }
 
-    /// Requests `path` on a connection of its own and reads the response, of any length. Returns
-    /// its bytes.
+    /// Requests `path` on a new connection and reads the response, of any length.
     async fn fetch(&self, path: &str, key: &str) -> Result<Vec<u8>> {
         fetch(self.server.address, path, key).await
     }
 
-    /// Returns the times of the first and of the second list of callers with scopes of their own.
+    /// Measures the first and the second list of callers with different scopes.
     async fn views(&self) -> Result<(Histogram, Histogram)> {
         let address = self.server.address;
         let mut connection = Connection::open(address).await?;
@@ -345,8 +344,9 @@ impl Subject {
         Ok((first, again))
     }
 
-    /// Changes one tool of one source several times. Returns how long after its new list was read a
-    /// caller sees it, the processor time of each, and the times of other callers' lists.
+    /// Changes one tool of one source several times. Measures the time from reading its new list
+    /// until a caller sees it, the processor time of each change, and the times of other callers'
+    /// lists.
     async fn reloads(&self, upstreams: &Upstreams) -> Result<(Histogram, Duration, Histogram)> {
         let (stop, others) = self.other_callers().await?;
         let mut connection = Connection::open(self.server.address).await?;
@@ -374,7 +374,7 @@ impl Subject {
         Ok((times, processor / u32::try_from(RELOADS)?, others.await??))
     }
 
-    /// Requests the list of all tools once, and returns its time and those of other callers.
+    /// Requests the list of all tools once; measures its time and those of other callers.
     async fn whole_list(&self) -> Result<(Duration, Histogram)> {
         let (stop, others) = self.other_callers().await?;
         let begun = Instant::now();
@@ -384,7 +384,7 @@ impl Subject {
         Ok((elapsed, others.await??))
     }
 
-    /// Lists a few tools again and again on a connection of its own, until it is stopped.
+    /// Lists a few tools repeatedly on a separate connection, until it is stopped.
     async fn other_callers(
         &self,
     ) -> Result<(watch::Sender<bool>, tokio::task::JoinHandle<Result<Histogram>>)> {
@@ -464,7 +464,7 @@ fn find(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-/// Returns `line` without the sequences that color a terminal.
+/// Removes the sequences that color a terminal.
 fn without_colors(line: &str) -> String {
     let mut parts = line.split('\u{1b}');
     let mut plain = parts.next().unwrap_or_default().to_owned();

@@ -1,8 +1,8 @@
 //! `toolcrib-bench cluster`: one server against several over one PostgreSQL database.
 //!
-//! The kinds of clusters are measured in turns. It also reports which process used
-//! the processors, because servers, database, upstream and load share this machine: a second machine
-//! would give its servers processors of their own.
+//! The kinds of clusters are measured in turns. The report names the process that used the
+//! processors, because servers, database, upstream and load share this machine: a second machine
+//! would give its servers separate processors.
 
 mod processors;
 
@@ -171,7 +171,7 @@ impl Bench {
         Ok(measured)
     }
 
-    /// Returns the processor time so far of the processes that take part in a request.
+    /// The processor time so far of the processes that take part in a request.
     fn used(&self, cluster: &Cluster) -> Result<Used> {
         let mut toolcrib = Duration::ZERO;
         for subject in &cluster.subjects {
@@ -187,7 +187,7 @@ impl Bench {
 }
 
 impl Cluster {
-    /// Returns a shot at each server.
+    /// A shot at each server.
     async fn shots(&self, requests: Requests) -> Result<Vec<Shot>> {
         let mut shots = Vec::new();
         for subject in &self.subjects {
@@ -235,7 +235,7 @@ impl Measured {
         self.latencies.total() as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
-    /// Returns the row of the table. `one` is the throughput of one server over PostgreSQL.
+    /// The row of the table. `one` is the throughput of one server over PostgreSQL.
     fn row(&self, requests: Requests, tenants: u16, one: f64) -> String {
         let milliseconds = |share| self.latencies.quantile(share).as_secs_f64() * 1e3;
         let cost = |time: Duration| time.as_secs_f64() * 1e6 / self.latencies.total().max(1) as f64;

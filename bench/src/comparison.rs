@@ -75,7 +75,7 @@ fn table(report: &Report<'_>, text: &mut String) -> std::fmt::Result {
     writeln!(text)
 }
 
-/// Returns the rows of a request of all gateways, by number of connections.
+/// The rows of a request of all gateways, by number of connections.
 fn rows<'a>(report: &Report<'a>, request: &str) -> Vec<&'a Row> {
     let mut rows: Vec<&Row> = report
         .rows

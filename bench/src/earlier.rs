@@ -58,7 +58,7 @@ impl Earlier {
         earlier
     }
 
-    /// Returns the ratio of a row; `gateway` is empty for toolcrib.
+    /// The ratio of a row; `gateway` is empty for toolcrib.
     pub(crate) fn ratio(&self, gateway: &str, request: &str, connections: u32) -> Option<f64> {
         let key = (gateway.to_owned(), request.to_owned(), connections);
         self.ratios.get(&key).copied()

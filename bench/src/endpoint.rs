@@ -34,7 +34,7 @@ impl Endpoint {
         Self { address, path: "/mcp".into(), headers }
     }
 
-    /// Returns a shot at the list, which contains `tool`.
+    /// A shot at the list, which contains `tool`.
     pub(crate) fn list(&self, tool: &str) -> Shot {
         let request = self.self_contained("tools/list", None);
         self.shot(request, named(tool))
@@ -45,13 +45,13 @@ impl Endpoint {
         self.shot(request, Expect::Text(call.answer.as_str().into()))
     }
 
-    /// Returns a shot at the list in a session, which all connections share.
+    /// A shot at the list in a session, which all connections share.
     pub(crate) async fn session_list(&self, tool: &str) -> Result<Shot> {
         let request = self.in_session("tools/list", json!({})).await?;
         Ok(self.shot(request, named(tool)))
     }
 
-    /// Returns a shot at a call in a session, which all connections share.
+    /// A shot at a call in a session, which all connections share.
     pub(crate) async fn session_call(&self, call: &Call) -> Result<Shot> {
         let params = json!({ "name": call.tool, "arguments": call.arguments });
         let request = self.in_session("tools/call", params).await?;

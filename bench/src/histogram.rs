@@ -60,7 +60,7 @@ impl Histogram {
     }
 }
 
-/// Returns the bucket of a value: exact below 2 * STEPS, then STEPS buckets per power of two.
+/// The bucket of a value: exact below 2 * STEPS, then STEPS buckets per power of two.
 fn bucket(nanoseconds: u64) -> usize {
     let magnitude = 63_u32.saturating_sub(nanoseconds.leading_zeros());
     let shift = magnitude.saturating_sub(STEP_BITS);

@@ -111,7 +111,7 @@ impl Connection {
 }
 
 impl Answer<'_> {
-    /// Returns a header's value; `name` must be in lower case.
+    /// The value of a header; `name` must be in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         header(self.head, name)
     }
@@ -157,7 +157,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Returns the position of `needle`.
+/// The position of `needle`.
 pub(crate) fn find(text: &[u8], needle: &[u8]) -> Option<usize> {
     text.windows(needle.len()).position(|window| window == needle)
 }

@@ -21,7 +21,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub(crate) struct Shot {
     pub(crate) address: SocketAddr,
-    /// At least one request. Every connection begins with a different one and takes them in turns.
+    /// At least one request. Every connection starts with a different one and takes them in turns.
     pub(crate) requests: Arc<[Vec<u8>]>,
     pub(crate) status: u16,
     pub(crate) expect: Expect,
@@ -44,7 +44,7 @@ pub(crate) struct Outcome {
 }
 
 impl Shot {
-    /// Sends the first request once and returns the body.
+    /// Sends the first request once; returns the body.
     pub(crate) async fn once(&self) -> Result<Vec<u8>> {
         let mut connection = Connection::open(self.address).await?;
         let request = self.requests.first().context("no request to send")?;
@@ -53,7 +53,7 @@ impl Shot {
         Ok(answer.body.to_vec())
     }
 
-    /// Keeps `connections` busy for `time`, and returns the measurement.
+    /// Keeps `connections` busy for `time`, and measures the responses.
     pub(crate) async fn fire(&self, connections: u32, time: Duration) -> Result<Outcome> {
         let mut open = Vec::new();
         for _ in 0..connections {

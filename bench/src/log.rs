@@ -213,7 +213,7 @@ impl Total {
     }
 }
 
-/// Calls one after the other; returns the time that each call waited for its two appends.
+/// Makes calls one after the other; measures how long each call waited for its two appends.
 async fn call_until(log: Arc<dyn Log>, end: Instant) -> Result<Histogram> {
     let (mut latencies, mut calls) = (Histogram::new(), Calls::new("acme".parse()?)?);
     while Instant::now() < end {

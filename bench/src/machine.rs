@@ -44,7 +44,7 @@ fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
     output(program, arguments)?.lines().next().map(str::to_owned)
 }
 
-/// Returns the stdout of a program.
+/// The stdout of a program; `None` if the program cannot be started.
 pub(crate) fn output(program: &str, arguments: &[&str]) -> Option<String> {
     let output =
         Command::new(program).args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output();

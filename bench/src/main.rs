@@ -89,14 +89,14 @@ enum Role {
         #[arg(long)]
         stdio: bool,
     },
-    /// Stop a process group when stdin ends
+    /// Stop a process group when stdin is closed
     #[command(hide = true)]
     Watch { group: u32 },
 }
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    // These two wait for stdin and for nothing else.
+    // These two only wait for stdin.
     match arguments.role {
         Role::Watch { group } => {
             process::watch(group);
@@ -109,7 +109,7 @@ fn main() -> Result<()> {
     runtime.block_on(async {
         tokio::select! {
             outcome = play(arguments.role) => outcome,
-            // Ends like a failure, so that servers are stopped and files removed.
+            // A signal counts as a failure, so that servers are stopped and files removed.
             signal = process::ended_by_signal() => bail!("ended by {}", signal?),
         }
     })

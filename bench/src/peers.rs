@@ -26,7 +26,7 @@ pub(crate) const CALL: &str = "MCP tools/call";
 pub(crate) const SESSION_CALL: &str = "MCP tools/call in a session";
 
 const CONFIGURATIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
-/// How long a gateway that is ready may take until its first correct answer.
+/// Time limit for the first correct answer of a ready gateway.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// Free ports that a gateway gets: `{port}`, then `{port2}` to `{port4}`.
 const PORTS: usize = 4;
@@ -50,10 +50,11 @@ pub(crate) struct Peer {
     command: Vec<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// A path that returns 200 once the gateway is ready; by default it is when it listens.
+    /// A path that returns 200 once the gateway is ready; by default a gateway is ready when it
+    /// listens.
     ready: Option<String>,
-    /// A program that is run when the gateway is ready. Each line `NAME=VALUE` of its stdout defines
-    /// a placeholder for `path`, `tool` and `headers`.
+    /// A program to run when the gateway is ready. Each line `NAME=VALUE` of its stdout defines a
+    /// placeholder for `path`, `tool` and `headers`.
     #[serde(default)]
     setup: Vec<String>,
     /// The path of MCP.
@@ -80,7 +81,7 @@ pub(crate) struct RunningPeer {
 
 type Values = BTreeMap<String, String>;
 
-/// Returns all gateways that have a configuration, by name.
+/// Reads all gateways that have a configuration, by name.
 pub(crate) fn configured() -> Result<Vec<Peer>> {
     let mut peers = Vec::new();
     for entry in fs::read_dir(CONFIGURATIONS).context(CONFIGURATIONS)? {
@@ -95,7 +96,7 @@ pub(crate) fn configured() -> Result<Vec<Peer>> {
 }
 
 impl Peer {
-    /// Returns the program, if it is in `installed` or in its `bin`.
+    /// Finds the program in `installed` or in its `bin`.
     pub(crate) fn find(&self, installed: &Path) -> Option<PathBuf> {
         let places = [installed.join(&self.program), installed.join("bin").join(&self.program)];
         places.into_iter().find(|place| place.is_file()).and_then(|it| std::path::absolute(it).ok())
@@ -144,7 +145,7 @@ impl Peer {
         Ok(RunningPeer { server, version, shots })
     }
 
-    /// Returns the requests of each row, after a correct answer to one of them.
+    /// The requests of each row, after a correct answer to one of them.
     async fn shots(&self, address: SocketAddr, values: &Values) -> Result<Vec<(String, Shot)>> {
         let headers = self
             .headers

@@ -39,7 +39,7 @@ pub(crate) struct Pair {
     pub(crate) goal: f64,
 }
 
-/// A row or a server that is not measured.
+/// A row or a server without a measurement.
 #[derive(Debug)]
 pub(crate) struct Absent {
     pub(crate) what: String,
@@ -58,7 +58,6 @@ impl Absent {
 impl Durability {
     pub(crate) const ALL: [Self; 2] = [Self::Strict, Self::Relaxed];
 
-    /// Returns the value of the configuration.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Strict => "strict",
@@ -66,7 +65,7 @@ impl Durability {
         }
     }
 
-    /// Returns the end of a row's name.
+    /// The last part of a row's name.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::Strict => "",
@@ -76,7 +75,7 @@ impl Durability {
 }
 
 impl Who {
-    /// Returns the name of a gateway of another project; empty for others.
+    /// The name of a gateway of another project; empty for others.
     pub(crate) fn gateway(&self) -> &str {
         match self {
             Self::Peer(name) => name,

@@ -30,12 +30,12 @@ pub(crate) const CHILDREN_USER_TIME: usize = 13;
 pub(crate) const CHILDREN_SYSTEM_TIME: usize = 14;
 const ANNOUNCED: &str = "listening on http://";
 
-/// A server with everything that it starts in its process group. It is stopped when this is dropped,
-/// and also when this process ends in any other way.
+/// A server with all its child processes, in one process group. It is stopped when this is dropped,
+/// and also when this process exits in any other way.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
-    /// This program in the role of [`watch`]. It stops the server once its stdin ends.
+    /// This program in the role of [`watch`]. It stops the server once its stdin is closed.
     watcher: Child,
     pub(crate) address: SocketAddr,
 }
@@ -57,7 +57,6 @@ impl Server {
         }
     }
 
-    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -103,7 +102,7 @@ impl Server {
         Ok(Self { child, watcher, address: SocketAddr::from(([127, 0, 0, 1], 0)) })
     }
 
-    /// Fails if the server has ended or is late.
+    /// Fails if the server has exited or is late.
     fn check_start(&mut self, name: &str, log: &Path, deadline: Instant) -> Result<()> {
         let text = || fs::read_to_string(log).unwrap_or_default();
         if let Some(status) = self.child.try_wait()? {
@@ -115,26 +114,26 @@ impl Server {
         Ok(())
     }
 
-    /// Returns the processor time that the process group has used so far.
+    /// The processor time of the process group so far.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
         self.members().iter().map(|process| processor_time(process)).sum()
     }
 
-    /// Returns the bytes that the process group has caused to be written to a disk: whole pages, as
-    /// the kernel counts them. Files in memory do not count.
+    /// The bytes that the process group has caused to be written to a disk: whole pages, as the
+    /// kernel counts them. Files in memory do not count.
     pub(crate) fn written(&self) -> Result<u64> {
         let of = |process: &String| field(&format!("/proc/{process}/io"), "write_bytes:");
         self.members().iter().map(of).sum()
     }
 
-    /// Returns the memory that the end of the process group would free, with shared pages counted by
-    /// share, in KiB.
+    /// The memory that stopping the process group would free, with shared pages counted by share,
+    /// in KiB.
     pub(crate) fn memory(&self) -> Result<u64> {
         self.mapped("Pss:")
     }
 
-    /// Returns the part of [`Server::memory`] that is not the program's file, in KiB. Other processes
-    /// that run the same file do not change it.
+    /// The part of [`Server::memory`] outside of the program's file, in KiB. Other processes that
+    /// run the same file do not change it.
     pub(crate) fn own_memory(&self) -> Result<u64> {
         self.mapped("Pss_Anon:")
     }
@@ -144,7 +143,7 @@ impl Server {
         self.members().iter().map(of).sum()
     }
 
-    /// Returns the ids of the processes of the group; that of the server if they cannot be read.
+    /// The ids of the processes of the group; only that of the server if they cannot be read.
     fn members(&self) -> Vec<String> {
         let group = self.child.id().to_string();
         let mut members: Vec<String> = fs::read_dir("/proc")
@@ -163,15 +162,15 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The end of its stdin is the watcher's order to stop the server.
+        // Closing its stdin is the watcher's order to stop the server.
         drop(self.watcher.stdin.take());
         self.child.wait().ok();
         self.watcher.wait().ok();
     }
 }
 
-/// Starts this program in the role of [`watch`], in a process group of its own, so that a signal to
-/// the group of this process does not end it.
+/// Starts this program in the role of [`watch`], in a separate process group, so that a signal to
+/// the group of this process does not stop it.
 fn watcher(group: u32) -> Result<Child> {
     Command::new(env::current_exe()?)
         .args(["watch", &group.to_string()])
@@ -181,8 +180,8 @@ fn watcher(group: u32) -> Result<Child> {
         .context("cannot start the watcher of a server")
 }
 
-/// Waits for the end of stdin, then ends the process `group`. The kernel closes the other end of the
-/// pipe however the process ends that holds it, also by SIGKILL.
+/// Waits until stdin is closed, then stops the process `group`. The kernel closes the other end of
+/// the pipe however its process exits, also after SIGKILL.
 pub(crate) fn watch(group: u32) {
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).ok();
     let group = group.to_string();
@@ -196,7 +195,7 @@ pub(crate) fn watch(group: u32) {
     signal("KILL", &format!("-{group}"));
 }
 
-/// Returns whether a process runs. One that has ended and waits for its parent does not.
+/// Whether a process runs. An exited one that waits for its parent does not.
 fn is_running(process: &str) -> bool {
     stat(process, STATE).is_ok_and(|state| state != "Z")
 }
@@ -204,7 +203,7 @@ fn is_running(process: &str) -> bool {
 fn signal(signal: &str, target: &str) {
     let mut kill = Command::new("kill");
     kill.args(["-s", signal, "--", target]).stdin(Stdio::null()).stderr(Stdio::null());
-    // A process that has ended already is the intended result.
+    // A process that has exited already is the intended result.
     kill.status().ok();
 }
 
@@ -218,7 +217,7 @@ async fn is_ready(address: SocketAddr, path: Option<&str>) -> bool {
     matches!(timeout(READY_LIMIT, exchange).await, Ok(Ok(true)))
 }
 
-/// Waits for SIGINT or SIGTERM and returns its name.
+/// Waits for SIGINT or SIGTERM, and returns its name.
 pub(crate) async fn ended_by_signal() -> Result<&'static str> {
     let mut interrupt = unix::signal(SignalKind::interrupt())?;
     let mut terminate = unix::signal(SignalKind::terminate())?;
@@ -235,7 +234,7 @@ fn announced(log: &str) -> Option<SocketAddr> {
     address.trim().trim_end_matches('/').parse().ok()
 }
 
-/// Returns the processor time that this process has used so far.
+/// The processor time of this process so far.
 pub(crate) fn own_processor_time() -> Result<Duration> {
     processor_time("self")
 }
@@ -246,12 +245,11 @@ pub(crate) fn processor_time(process: &str) -> Result<Duration> {
     Ok(ticks(used))
 }
 
-/// Returns the time of a number of the kernel's ticks.
 pub(crate) fn ticks(count: u64) -> Duration {
     Duration::from_secs(count) / *TICKS_PER_SECOND
 }
 
-/// Returns a field of `/proc/PROCESS/stat`.
+/// Reads a field of `/proc/PROCESS/stat`.
 pub(crate) fn stat(process: &str, field: usize) -> Result<String> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The second field is the name in parentheses and may hold spaces.
@@ -259,7 +257,7 @@ pub(crate) fn stat(process: &str, field: usize) -> Result<String> {
     Ok(fields.split_whitespace().nth(field).context("/proc/PID/stat")?.to_owned())
 }
 
-/// Returns the number in the line of `file` that begins with `name`.
+/// Reads the number after `name` in a line of `file`.
 fn field(file: &str, name: &str) -> Result<u64> {
     let text = fs::read_to_string(file)?;
     let line =

@@ -1,4 +1,4 @@
-//! The results as text: a line after each row, and the page that is stored.
+//! The results as text: a line after each row, and the stored page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -55,7 +55,7 @@ impl Measured {
         self.latencies.total() as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
-    /// Returns the microseconds of processor time per request.
+    /// The microseconds of processor time per request.
     pub(crate) fn cost(&self) -> f64 {
         self.processor.as_secs_f64() * 1e6 / self.requests()
     }
@@ -70,7 +70,7 @@ impl Measured {
         )
     }
 
-    /// Returns the bytes per request: written, and stored where the server has a data directory.
+    /// The bytes per request: written, and stored if the server has a data directory.
     fn disk(&self) -> String {
         let written = self.written as f64 / self.requests();
         match self.stored {
@@ -97,7 +97,7 @@ impl Row {
         format!("{:.2} {met}", self.goal)
     }
 
-    /// Returns the ratio of the last committed report and the difference from it.
+    /// The ratio of the last committed report and the difference from it.
     fn change(&self, earlier: &Earlier) -> String {
         match earlier.ratio(self.ours.who.gateway(), &self.name, self.connections) {
             Some(ratio) => format!("{ratio:.2} ({:+.2})", self.ratio() - ratio),
@@ -130,7 +130,7 @@ impl Row {
         !self.ours.who.gateway().is_empty()
     }
 
-    /// Returns whether `other` is the same request with as many connections.
+    /// Whether `other` is the same request with as many connections.
     fn is_like(&self, other: &Self) -> bool {
         self.name == other.name && self.connections == other.connections
     }

@@ -19,7 +19,7 @@ use crate::servers::fixed::TAG;
 use crate::subject::{Lists, SourceKind, Subject, direct, direct_service};
 use crate::terminal::say;
 
-/// Rows with a server of their own.
+/// Rows with a separate server.
 const PACK_ROW: &str = "MCP tools/call of a pack";
 const CROWD_ROW: &str = "GET /v1/tools, each of 10 000 keys";
 const SOURCES: [(SourceKind, &str); 3] = [
@@ -166,7 +166,7 @@ impl Bench {
         }
     }
 
-    /// Adds the calls of other sources. A connector is compared with the proxy in front of its own
+    /// Adds the calls of other sources. A connector is compared with the proxy in front of its
     /// service, the others with the proxy in front of the MCP server over HTTP.
     async fn add_sources(
         &mut self,

@@ -140,7 +140,7 @@ impl Measured {
     }
 }
 
-/// Returns the bytes of the files in a directory. One that disappears meanwhile has none.
+/// The bytes of the files in a directory. A file that disappears meanwhile counts as empty.
 fn size(folder: &Path) -> Result<i64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {

@@ -41,8 +41,7 @@ pub(crate) struct SearchOptions {
     /// The file of a SQLite store, which is created if it is missing; by default a temporary one
     #[arg(long)]
     file: Option<PathBuf>,
-    /// The URL of a PostgreSQL database to use instead; without a URL, one of a server that is
-    /// started for it
+    /// The URL of a PostgreSQL database to use instead; without a URL, a server is started for it
     #[arg(long, value_name = "URL", num_args = 0..=1, conflicts_with = "file")]
     postgres: Option<Option<String>>,
     /// The tenant of the events
@@ -146,7 +145,7 @@ fn line(name: &str, found: &str, stored: Duration, times: &mut [Duration]) -> Re
     Ok(())
 }
 
-/// Returns the first event and its run. It is the last one that a search from the end finds.
+/// The first event and its run. A search from the end finds it last.
 async fn first(store: &impl EventLog) -> Result<(EventId, RunId)> {
     let first = store.at(&[1]).await?.into_iter().next().context("the store has no event")?;
     Ok((first.event.event_id, first.event.run_id))

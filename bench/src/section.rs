@@ -1,6 +1,6 @@
 //! One section of a page that also has other authors.
 
-/// Replaces the section that begins with the line `heading`, or adds it at the end.
+/// Replaces the section with the first line `heading`, or adds it at the end.
 pub(crate) fn replace_section(page: &str, heading: &str, section: &str) -> String {
     let (before, old) = page.find(heading).map_or((page, ""), |at| page.split_at(at));
     let after = old

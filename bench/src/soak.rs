@@ -46,7 +46,7 @@ pub(crate) struct SoakOptions {
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
     sample: u64,
     /// Faults per second: invalid keys and bodies, unknown tools, abandoned sessions and streams,
-    /// disconnects; besides, outages of the upstream and reloads. None by default
+    /// disconnects; also outages of the upstream and reloads. Disabled by default
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     faults: Option<u32>,
     /// The program to measure
@@ -73,7 +73,7 @@ struct Sample {
     list_latency: f64,
     /// In MiB.
     memory: f64,
-    /// The part of it that is not the program's file.
+    /// The part of it outside of the program's file.
     own_memory: f64,
     descriptors: f64,
     threads: f64,
@@ -190,7 +190,7 @@ pub(crate) async fn run(options: &SoakOptions) -> Result<()> {
     while started.elapsed() < time {
         tokio::select! {
             _ = ticks.tick() => {}
-            // No connection ends before the last sample, except by a failure.
+            // Before the last sample, a connection closes only after a failure.
             Some(done) = tasks.join_next() => {
                 done??;
                 continue;
@@ -224,7 +224,7 @@ struct BusyConnection {
     /// When the first request is due, and the time from one to the next; at once without it.
     pace: Option<(Instant, Duration)>,
     end: Instant,
-    /// Counts unexpected responses; without it they end the run.
+    /// Counts unexpected responses; without it they stop the run.
     failures: Option<Arc<Failures>>,
 }
 
@@ -278,7 +278,7 @@ fn check(shot: &Shot, answer: &Answer<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns a text with the line that fits the second half of each series best.
+/// Describes the line that fits the second half of each series best.
 fn judge(samples: &[Sample]) -> String {
     let half = samples.get(samples.len() / 2..).unwrap_or_default();
     let mut text = "Second half, fitted by least squares:\n".to_owned();
@@ -388,7 +388,7 @@ impl Sample {
     }
 }
 
-/// Returns the bytes of the store's files in `folder`.
+/// The bytes of the store's files in `folder`.
 fn size(folder: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {

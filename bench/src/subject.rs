@@ -38,7 +38,7 @@ const PACK_TOOL: &str = "pack__json-diff";
 /// The callers of a large organisation, and the number of their roles.
 const KEYS: usize = 10_000;
 const ROLES: usize = 500;
-/// A key that seals and signs the stores of several servers: these bytes protect nothing.
+/// A key that seals and signs the stores of several servers. It protects no real data.
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 /// A rate that no measurement reaches.
 const NEVER_REACHED: u32 = 1_000_000_000;
@@ -187,17 +187,17 @@ impl Subject {
         Ok(subject)
     }
 
-    /// Returns a key of another tenant; see [`Subject::with_tenants`].
+    /// A key of another tenant; see [`Subject::with_tenants`].
     pub(crate) fn foreign_key(&self) -> Result<String> {
         self.crowd.first().cloned().context("a subject with one tenant only")
     }
 
-    /// Returns the name of the tool that most requests call.
+    /// The name of the tool that most requests call.
     pub(crate) fn tool() -> String {
         echo().tool
     }
 
-    /// Returns the three lists, as the caller sees them.
+    /// The three lists, as the caller sees them.
     pub(crate) async fn lists(&self) -> Result<Lists> {
         Ok(Lists {
             openwop: self.get("/v1/tools").await?,
@@ -210,7 +210,7 @@ impl Subject {
         self.shot(self.request("GET", path, &[], ""), 200, Expect::Body(body.into()))
     }
 
-    /// Returns a shot at a list, sent with the other keys in turns.
+    /// A shot at a list, sent with the other keys in turns.
     pub(crate) fn list_of_the_crowd(&self, path: &str, body: &[u8]) -> Shot {
         let request_of = |key: &String| {
             let bearer = format!("Bearer {key}");
@@ -221,7 +221,7 @@ impl Subject {
         Shot { address: self.server.address, requests, status: 200, expect }
     }
 
-    /// Returns a shot at a list with the current tag.
+    /// A shot at a list with the current tag.
     pub(crate) async fn not_modified(&self, path: &str) -> Result<Shot> {
         let mut connection = Connection::open(self.server.address).await?;
         let answer = connection.exchange(&self.request("GET", path, &[], "")).await?;
@@ -246,24 +246,24 @@ impl Subject {
         self.mcp().session_call(&echo()).await
     }
 
-    /// Returns a shot at a call of the tool of another source.
+    /// A shot at a call of the tool of another source.
     pub(crate) fn source_call(&self, kind: SourceKind) -> Shot {
         self.mcp().call(&kind.call())
     }
 
-    /// Returns a shot at a call whose work is a few microseconds of WebAssembly.
+    /// A shot at a call whose work is a few microseconds of WebAssembly.
     pub(crate) fn pack_call(&self) -> Shot {
         let arguments = json!({ "from": { "text": SAID }, "to": { "text": SAID } });
         let answer = "\"equal\":true".into();
         self.mcp().call(&Call { tool: PACK_TOOL.into(), arguments, answer })
     }
 
-    /// Returns a shot at an Open Tool Calling call; takes the tool's id from the list.
+    /// A shot at an Open Tool Calling call; takes the tool's id from the list.
     pub(crate) fn otc_call(&self, list: &[u8]) -> Result<Shot> {
         Ok(self.post("/tools/call", &Self::otc_body(list)?))
     }
 
-    /// Returns a shot at an Open Tool Calling call, sent with the other keys in turns.
+    /// A shot at an Open Tool Calling call, sent with the other keys in turns.
     pub(crate) fn otc_call_of_the_crowd(&self, list: &[u8]) -> Result<Shot> {
         let body = Self::otc_body(list)?;
         let request_of = |key: &String| {
@@ -292,7 +292,7 @@ impl Subject {
         self.post(&format!("/explorer/tools/{tool}/call"), &arguments.to_string())
     }
 
-    /// Returns the MCP server with this key.
+    /// The MCP server with this key.
     fn mcp(&self) -> Endpoint {
         let bearer = format!("Bearer {}", self.key);
         Endpoint::new(self.server.address, vec![("authorization".into(), bearer)])
@@ -401,7 +401,7 @@ impl SourceKind {
     }
 }
 
-/// Returns the OpenAPI document of the upstream's HTTP service.
+/// The OpenAPI document of the upstream's HTTP service.
 fn document() -> Value {
     let text = json!({
         "type": "object",
@@ -421,7 +421,7 @@ fn document() -> Value {
     })
 }
 
-/// Returns a workflow of three calls, one after the other.
+/// A workflow of three calls, one after the other.
 fn workflow() -> String {
     let tool = format!("mcp:{SOURCE}.{ECHO}");
     let step = |id, text| {
@@ -439,17 +439,17 @@ fn workflow() -> String {
     )
 }
 
-/// Returns the call of most rows.
+/// The call of most rows.
 fn echo() -> Call {
     Call { tool: format!("{SOURCE}__{ECHO}"), ..direct_echo() }
 }
 
-/// Returns a call of the upstream, which has its tools under their own names.
+/// A call of the upstream, which has its tools under their own names.
 pub(crate) fn direct_echo() -> Call {
     Call { tool: ECHO.into(), arguments: json!({ "text": SAID }), answer: SAID.into() }
 }
 
-/// Returns a shot at an MCP server with the tools of the bench upstream under their own names.
+/// A shot at an MCP server with the tools of the bench upstream under their own names.
 pub(crate) fn direct(address: SocketAddr, method: &str) -> Shot {
     let server = Endpoint::new(address, Vec::new());
     match method {
@@ -458,7 +458,7 @@ pub(crate) fn direct(address: SocketAddr, method: &str) -> Shot {
     }
 }
 
-/// Returns a shot at the HTTP service of the bench upstream.
+/// A shot at the HTTP service of the bench upstream.
 pub(crate) fn direct_service(address: SocketAddr) -> Shot {
     let body = json!({ "text": SAID }).to_string();
     let request = request("POST", address, ECHO_PATH, JSON, &body);
@@ -495,7 +495,7 @@ fn role(number: usize) -> String {
 }
 
 fn configuration(durability: &str, settings: &Settings, data: &Path) -> String {
-    // Each role has a scope of its own, so that no two keys share a view.
+    // Each role has a distinct scope, so that no two keys share a view.
     let roles: String = (0..settings.roles)
         .map(|number| {
             let name = role(number);

@@ -86,7 +86,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     shell::run(&mut command)
 }
 
-/// Returns the program to measure, which is built unless it is given.
+/// The program to measure, which is built unless it is given.
 fn program(options: &BenchOptions) -> Result<PathBuf> {
     match &options.program {
         Some(program) => Ok(std::path::absolute(program)?),
@@ -94,12 +94,12 @@ fn program(options: &BenchOptions) -> Result<PathBuf> {
     }
 }
 
-/// Returns the page with the results.
+/// The page with the results.
 fn page() -> PathBuf {
     paths::root().join("docs").join("reference").join("benchmarks.md")
 }
 
-/// Returns the page that compares toolcrib with other gateways.
+/// The page that compares toolcrib with other gateways.
 fn comparison() -> PathBuf {
     paths::root().join("docs").join("explanation").join("comparison.md")
 }

@@ -17,7 +17,7 @@ use crate::install::Tools;
 use crate::server::Demo;
 use crate::{paths, shell};
 
-/// One whole script, on a machine that is busy.
+/// One whole script, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(300);
 /// The scripts that start their own servers: hostile ones, some with progress and questions, and an
 /// identity provider. They find the program in `TOOLCRIB_PROGRAM`.
@@ -85,7 +85,7 @@ pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
                 false => against_demo(&mut command, program),
             }
         };
-        // Like the Rust tests: one more try on a machine that is shared, shown as such.
+        // Like the Rust tests: one more attempt on a shared machine, shown as such.
         report.part(name, || {
             run().or_else(|error| {
                 shell::say(format_args!("FLAKY? {name}: {error:#}; one more try"));

@@ -28,16 +28,16 @@ pub(crate) fn has(subcommand: &str) -> bool {
     shell::find(&format!("cargo-{subcommand}")).is_some()
 }
 
-/// Builds the workspace as the tests do and returns the `toolcrib` program of that build.
+/// Builds the workspace as the tests do; returns the `toolcrib` program of that build.
 ///
-/// The same packages and targets as the test run, so that features are unified in the same way and
-/// nothing is compiled a second time.
+/// Builds the same packages and targets as the test run: features are unified in the same way, and
+/// each crate is compiled only once.
 pub(crate) fn built_program() -> Result<PathBuf> {
     shell::run(&mut cargo(&["test", "--workspace", "--no-run", "--quiet"]))?;
     Ok(paths::target().join("debug").join("toolcrib"))
 }
 
-/// Builds one program as it is shipped and returns it.
+/// Builds one program as it is shipped; returns its path.
 pub(crate) fn dist_program(package: &str, program: &str) -> Result<PathBuf> {
     let arguments = ["build", "--profile", "dist", "--package", package, "--bin", program];
     shell::run(&mut cargo(&arguments))?;

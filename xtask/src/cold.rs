@@ -1,7 +1,8 @@
 //! `cargo xtask cold`: the cost of the README's first command on a machine without any builds.
 //!
-//! Builds in an empty target directory, which is removed afterwards unless it is to be kept, and
-//! writes the figures into their section of docs/reference/benchmarks.md. Downloads are not measured: the sources are fetched before.
+//! Builds in an empty target directory, which is removed afterwards unless `--keep` is set, and
+//! writes the figures into their section of docs/reference/benchmarks.md. Downloads are not
+//! measured: the sources are fetched before.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +18,7 @@ use serde_json::Value;
 use crate::cargo::cargo;
 use crate::{paths, shell};
 
-/// Where the section begins; `cargo xtask bench` leaves it as it is.
+/// The heading of the section; `cargo xtask bench` keeps it.
 const HEADING: &str = "## A build from nothing";
 
 /// Clock ticks of `/proc/self/stat` per second, on every Linux that Rust runs on.

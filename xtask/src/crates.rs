@@ -1,7 +1,7 @@
 //! `cargo xtask crates`: packs the crates that are published, as `cargo publish --workspace` would.
 //!
-//! Without `--build` nothing is compiled: cargo checks the manifests and the dependencies, and lists the
-//! files. It needs the index of the registry, and no account.
+//! Compiles only with `--build`. Otherwise cargo checks the manifests and the dependencies, and
+//! lists the files. It needs the index of the registry, and no account.
 
 use anyhow::{Context, Result, bail};
 use clap::Args;

@@ -18,10 +18,10 @@ use crate::{paths, shell};
 
 /// Versions of LLVM whose `llvm-profdata` can read the counters, newest first.
 const LLVM: std::ops::RangeInclusive<u32> = 19..=30;
-/// The package that has one.
+/// The package with `llvm-profdata`.
 const LLVM_PACKAGE: &str = "llvm-19";
 
-/// Keeps the code that runs often and the code that seldom runs in sections of their own, so that a
+/// Keeps the code that runs often and the code that seldom runs in separate sections, so that a
 /// request touches few pages.
 const TOGETHER: &str = "-Clink-arg=-Wl,-z,keep-text-section-prefix";
 
@@ -41,7 +41,7 @@ pub(crate) fn run(options: &DistOptions) -> Result<()> {
     Ok(())
 }
 
-/// Builds the program with a record of its run, and returns it.
+/// Builds the program with a record of its run; returns its path.
 pub(crate) fn guided() -> Result<PathBuf> {
     let profdata = profdata()?;
     let folder = paths::target().join("profile");
@@ -82,7 +82,7 @@ fn build(flag: &str) -> Result<PathBuf> {
     Ok(paths::target().join(target).join("dist").join("toolcrib"))
 }
 
-/// Returns the name of this machine's target.
+/// The name of this machine's target.
 fn host() -> Result<String> {
     let version = shell::output(Command::new("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));

@@ -15,7 +15,7 @@ use crate::{paths, shell};
 /// Options of `fuzz`.
 #[derive(Debug, Args)]
 pub(crate) struct FuzzOptions {
-    /// Targets to run; all of them when none is named
+    /// Targets to run; all of them by default
     targets: Vec<String>,
     /// How long each target runs
     #[arg(long, default_value_t = 600)]

@@ -50,7 +50,7 @@ impl Report {
         self.skipped.push(skip);
     }
 
-    /// Something worth saying at the end that is no failure anywhere.
+    /// A note for the end of the report; it never counts as a failure.
     pub(crate) fn note(&mut self, note: impl Display) {
         self.notes.push(note.to_string());
     }

@@ -1,8 +1,8 @@
 //! `cargo xtask gen [--check]`: files of the tree that the program itself writes (I-6).
 //!
-//! `toolcrib gen --out FOLDER` and `toolcrib-bench gen --out FOLDER` write them with their paths in the
-//! tree. Nothing here knows their names: a new generated file needs no change of this task. The code of
-//! packs and the files of npm packages come first (`packs`, `vendor`).
+//! `toolcrib gen --out FOLDER` and `toolcrib-bench gen --out FOLDER` write them with their paths in
+//! the tree. Their names are unknown here: a new generated file needs no change of this task. The
+//! code of packs and the files of npm packages come first (`packs`, `vendor`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ fn generated(program: &Path) -> Result<tempfile::TempDir> {
 const WHOLE_FOLDERS: [&str; 2] = ["docs/guides/clients", "docs/reference/schemas"];
 
 /// Paths, in the tree, of files that differ from the generated ones; also of files in
-/// [`WHOLE_FOLDERS`] that are no longer generated.
+/// [`WHOLE_FOLDERS`] that the program does not generate any more.
 fn stale(generated: &Path, tree: &Path) -> Result<Vec<PathBuf>> {
     let current = files(generated)?;
     let mut stale: Vec<PathBuf> = current

@@ -28,7 +28,7 @@
 //! | `TOOLCRIB_FAKETIME` | the library of `faketime`, which changes the clock of a program |
 //! | `TOOLCRIB_STRACE` | the program `strace`, which records the store for simulated power cuts |
 //!
-//! A variable that is set already is left as it is.
+//! A variable with a value is kept.
 
 pub(crate) mod apt;
 mod cache;
@@ -137,7 +137,7 @@ fn lock() -> Result<File> {
     Ok(file)
 }
 
-/// Returns the folder with the packages whose files the console brings.
+/// The folder with the packages whose files the console brings.
 pub(crate) fn console_packages() -> Result<PathBuf> {
     node::console(&node::npm()?)
 }

@@ -1,7 +1,7 @@
 //! Tasks of the workspace: `cargo xtask test|setup|ci|gen|tidy|bench|dist|package|release|crates|cold|fuzz`.
 //!
-//! A task prints each step as it starts, ends every process that it started, and changes no file of
-//! the tree except its own output. Builds and installations go to a cache outside the tree.
+//! A task prints each step before it, stops every process that it started, and changes only its own
+//! output in the tree. Builds and installations go to a cache outside the tree.
 
 mod bench;
 mod browser;
@@ -86,7 +86,7 @@ enum Task {
     Release(ReleaseOptions),
     /// Packs the crates that are published, and names the mistakes that a registry would refuse
     Crates(CratesOptions),
-    /// Builds from nothing in an empty directory and writes the cost to docs/reference/benchmarks.md
+    /// Builds in an empty directory and writes the cost to docs/reference/benchmarks.md
     Cold(ColdOptions),
     /// Runs the fuzz targets, ten minutes each by default
     Fuzz(FuzzOptions),

@@ -58,12 +58,12 @@ pub(crate) fn run(options: &PackageOptions) -> Result<()> {
     }
 }
 
-/// Makes all packages of `program` in `out`, for users, and returns their paths.
+/// Makes all packages of `program` in `out`, for users; returns their paths.
 pub(crate) fn make_all(program: &Path, out: &Path) -> Result<Vec<PathBuf>> {
     make(program, out, &[], Effort::Small)
 }
 
-/// Returns lines as `sha256sum` writes and checks them.
+/// Lines in the format of `sha256sum`.
 pub(crate) fn checksums(files: &[PathBuf]) -> Result<String> {
     archive::checksums(&files.iter().collect::<Vec<_>>())
 }

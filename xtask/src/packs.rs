@@ -1,10 +1,9 @@
-//! The code of the packs that the program brings: `packs/NAME`, a workspace of its own each. Its
-//! WebAssembly is next to the manifest of the pack in `crates/cli/packs/NAME`, so that the published
-//! crate contains it.
+//! The code of the bundled packs: `packs/NAME`, each a separate workspace. Its WebAssembly is next
+//! to the manifest of the pack in `crates/cli/packs/NAME`, so that the published crate contains it.
 //!
 //! The code is kept in the tree, so that the program builds without the target for it. `NAME.built`
-//! names the sources that it was made of, and the check compares only those: another compiler makes
-//! other bytes of the same sources.
+//! names the sources of the code, and the check compares only those: another compiler makes other
+//! bytes of the same sources.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +21,7 @@ const TARGET: &str = "wasm32-unknown-unknown";
 /// The packs.
 const PACKS: &[&str] = &["everyday"];
 
-/// Builds the code that is not current.
+/// Builds outdated code.
 pub(crate) fn build() -> Result<()> {
     for name in PACKS {
         if !is_current(name)? {

@@ -6,8 +6,8 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// Returns the root of the work tree. Cargo names it at run time: checkouts share their builds, so this
-/// program may have been built in another one.
+/// Returns the root of the work tree. Cargo names it at run time: checkouts share their builds, so
+/// this program may have been built in another one.
 pub(crate) fn root() -> PathBuf {
     let here = set("CARGO_MANIFEST_DIR");
     let here = here.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf());
@@ -22,7 +22,7 @@ pub(crate) fn cache() -> PathBuf {
         .unwrap_or_else(|| root().join("target").join("cache"))
 }
 
-/// Returns the directory in which every cargo call of a task builds.
+/// Returns the build directory of every cargo call of a task.
 pub(crate) fn target() -> PathBuf {
     set("CARGO_TARGET_DIR").unwrap_or_else(|| cache().join("target"))
 }

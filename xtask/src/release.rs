@@ -1,6 +1,6 @@
 //! `cargo xtask release`: makes the files of a release, signs them, and publishes them with `--publish`.
 //!
-//! Invariant: without `--publish` nothing outside of the output folder changes, and nothing is sent.
+//! Invariant: without `--publish` only the output folder changes, and no data is sent.
 //! Invariant: a release is made of one commit, whose version, changelog and tag agree.
 
 mod sign;

@@ -1,4 +1,4 @@
-//! A `toolcrib serve --demo` of our own, on a free port with a data directory that goes away.
+//! A temporary `toolcrib serve --demo`, on a free port.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(50);
 
-/// A running demo; dropping it ends the server and everything the server started.
+/// A running demo; dropping it stops the server and all its child processes.
 #[derive(Debug)]
 pub(crate) struct Demo {
     pub(crate) facts: Facts,

@@ -1,4 +1,4 @@
-//! Running programs: said before they start, bounded in time, ended as a whole group.
+//! Runs programs: prints them first, limits their time, and stops them with their process group.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -10,7 +10,7 @@ use std::{env, io, thread};
 
 use anyhow::{Context, Result, bail};
 
-/// Time between two checks whether a program has ended.
+/// Time between two checks whether a program has exited.
 const POLL: Duration = Duration::from_millis(50);
 
 /// One line on stderr: stdout belongs to the programs that a task runs.
@@ -34,7 +34,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     check(command, status)
 }
 
-/// As [`run`], but the program and everything it started is ended after `limit`.
+/// As [`run`], but stops the program and all its child processes after `limit`.
 pub(crate) fn run_bounded(command: &mut Command, limit: Duration) -> Result<()> {
     say(format_args!("$ {}", shown(command)));
     let mut child = command
@@ -52,7 +52,7 @@ pub(crate) fn run_bounded(command: &mut Command, limit: Duration) -> Result<()> 
     }
 }
 
-/// Returns the stdout of a program; an exit code other than 0 is an error.
+/// Runs a program and returns its stdout; an exit code other than 0 is an error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
@@ -63,7 +63,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The first line a program prints, or nothing if it cannot be run or fails.
+/// The first line that a program prints; `None` if it cannot be run or fails.
 pub(crate) fn first_line(program: impl AsRef<Path>, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program.as_ref())
         .args(arguments)
@@ -82,7 +82,7 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
     env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// Waits for a child's end, at most `limit`.
+/// Waits until a child exits, at most `limit`.
 pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
     let deadline = Instant::now() + limit;
     loop {
@@ -102,13 +102,13 @@ pub(crate) fn signal_group(child: &Child, signal: &str) {
     signal_to(&format!("-{}", child.id()), signal);
 }
 
-/// Sends a signal to one child that has not been waited for yet.
+/// Sends a signal to one child, which must not have been waited for yet.
 pub(crate) fn signal(child: &Child, signal: &str) {
     signal_to(&child.id().to_string(), signal);
 }
 
 fn signal_to(target: &str, signal: &str) {
-    // A process that has already ended needs no signal.
+    // A process that has already exited needs no signal.
     Command::new("kill")
         .args(["-s", signal, "--", target])
         .stdin(Stdio::null())

@@ -83,7 +83,7 @@ fn add_to(report: &mut Report, options: &TestOptions) -> Result<()> {
     for skip in tools.skipped() {
         report.skip(skip.clone());
     }
-    // One build for everything below; without it nothing below makes sense.
+    // One build for everything below, which depends on it.
     shell::step("build");
     let program = built_program()?;
     if wanted(Part::Rust) || wanted(Part::Clients) {

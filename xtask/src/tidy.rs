@@ -1,7 +1,7 @@
 //! Rules that no compiler checks, run by `cargo xtask tidy` and by this crate's tests.
 //!
-//! Each check reads the tree as it is (tracked and new files, nothing ignored) and returns findings,
-//! each with the file, the mistake and the remedy.
+//! Each check reads the tree as it is (tracked and new files, without ignored ones) and returns
+//! findings, each with the file, the mistake and the remedy.
 
 mod imports;
 mod invariants;

@@ -7,7 +7,6 @@ const OPERATIONS: usize = 1_223;
 const SCHEMAS: usize = 700;
 const PROPERTIES: usize = 40;
 
-/// Returns the document.
 pub(super) fn generated() -> Value {
     let schemas: Map<String, Value> =
         (0..SCHEMAS).map(|number| (schema_name(number), schema(number))).collect();

@@ -23,7 +23,7 @@ pub(super) const FEW: usize = 20;
 /// The source that changes reads its tools again this often.
 const REFRESH: &str = "1s";
 
-/// The servers, each at a path of its own.
+/// The servers, each at a separate path.
 pub(super) struct Upstreams {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -35,7 +35,7 @@ struct Shared {
     tools: usize,
     sources: usize,
     version: AtomicU64,
-    /// The last version of the first source that was read, and when.
+    /// The version of the first source in its last read list, and the time of the read.
     read: watch::Sender<Option<(u64, Instant)>>,
 }
 
@@ -55,7 +55,7 @@ impl Upstreams {
         Ok(Self { address, shared, sources })
     }
 
-    /// Returns the `[[source]]` tables of all.
+    /// The `[[source]]` tables of all.
     pub(super) fn configuration(&self) -> String {
         let source = |number: usize| {
             let refresh = if number == 0 { REFRESH } else { "1h" };
@@ -70,12 +70,12 @@ impl Upstreams {
         (0..self.sources).map(source).collect()
     }
 
-    /// Returns the bytes of all tools as they are listed.
+    /// The bytes of all tools as they are listed.
     pub(super) fn bytes(&self) -> usize {
         (0..self.sources).map(|source| self.shared.list(source, 0).to_string().len()).sum()
     }
 
-    /// Returns the id of the tool that changes.
+    /// The id of the tool that changes.
     pub(super) fn changing(&self) -> &'static str {
         "mcp:s0.lookup_0"
     }
@@ -90,7 +90,7 @@ impl Upstreams {
     }
 }
 
-/// Returns the description of the tool that changes.
+/// The description of the tool that changes.
 pub(super) fn described(version: u64) -> String {
     format!("Version {version} of the first tool")
 }

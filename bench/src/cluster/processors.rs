@@ -62,7 +62,7 @@ impl Busy {
         Some(Self { busy: all - idle, all })
     }
 
-    /// Returns the busy share, from 0 to 1.
+    /// The busy share, from 0 to 1.
     #[expect(clippy::cast_precision_loss, reason = "ticks are far below 2^52")]
     pub(super) fn share(self) -> f64 {
         self.busy as f64 / self.all.max(1) as f64
@@ -87,7 +87,7 @@ impl AddAssign for Busy {
     }
 }
 
-/// Returns the processor time so far of a process, of its children, and of its former children.
+/// The processor time so far of a process, of its children, and of its former children.
 pub(super) fn of_family(parent: u32) -> Result<Duration> {
     let parent = parent.to_string();
     let ended = stat(&parent, CHILDREN_USER_TIME)?.parse::<u64>()?
@@ -95,7 +95,7 @@ pub(super) fn of_family(parent: u32) -> Result<Duration> {
     let mut time = processor_time(&parent)? + ticks(ended);
     for entry in fs::read_dir("/proc")? {
         let Ok(name) = entry?.file_name().into_string() else { continue };
-        // A child that ends meanwhile is counted by its parent the next time.
+        // A child that exits meanwhile is counted by its parent the next time.
         if stat(&name, PARENT).is_ok_and(|it| it == parent) {
             time += processor_time(&name).unwrap_or_default();
         }

@@ -1,4 +1,4 @@
-//! The constants of the model: measured figures, and assumptions about what was not measured.
+//! The constants of the model: measured figures, and assumptions about the rest.
 //! `bench/growth.toml` keeps them, with the machine, the build and the date of the measurement.
 
 use anyhow::{Context as _, Result};
@@ -72,7 +72,6 @@ pub(super) struct Group {
 }
 
 impl Constants {
-    /// Returns the constants of this program.
     pub(super) fn embedded() -> Result<Self> {
         toml::from_str(FILE).context("bench/growth.toml")
     }
@@ -81,7 +80,7 @@ impl Constants {
         Ok(format!("{HEAD}\n{}", toml::to_string(self)?))
     }
 
-    /// Returns the straight line through the smallest and the largest transaction.
+    /// The straight line through the smallest and the largest transaction.
     pub(super) fn line(&self, figure: impl Fn(&Group) -> f64) -> Line {
         let (Some(first), Some(last)) = (self.groups.first(), self.groups.last()) else {
             return Line { fixed: 0.0, each: 0.0 };
@@ -91,7 +90,7 @@ impl Constants {
         Line { fixed: figure(first) - each * f64::from(first.events), each }
     }
 
-    /// Returns the time of the disk in a commit, in microseconds: the median of all sizes.
+    /// The time of the disk in a commit, in microseconds: the median of all sizes.
     pub(super) fn flush_us(&self) -> f64 {
         let mut times: Vec<f64> =
             self.groups.iter().map(|it| (it.strict_us - it.relaxed_us).max(0.0)).collect();

@@ -228,7 +228,7 @@ impl Bench {
         Ok(begun.elapsed())
     }
 
-    /// Returns the part of relaxed transactions in which the position counter is locked: how often
+    /// Measures the part of relaxed transactions in which the position counter is locked: how often
     /// another session sees the lock while they run.
     async fn counter_share(&mut self, events: u32) -> Result<f64> {
         let sql = "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE relation = 'log_position'::regclass \
@@ -254,7 +254,7 @@ impl Bench {
         Ok(looks.await?? / busy)
     }
 
-    /// Returns the bytes of the events with their indexes, per event.
+    /// The bytes of the events with their indexes, per event.
     async fn disk(&self) -> Result<f64> {
         let sql = "SELECT sum(pg_total_relation_size(inhrelid))::float8 \
                    / (SELECT value FROM log_position) \
@@ -262,13 +262,13 @@ impl Bench {
         Ok(self.observer.query_one(sql, &[]).await?.try_get(0)?)
     }
 
-    /// Returns the written bytes of the write-ahead log.
+    /// The written bytes of the write-ahead log.
     async fn wal(&self) -> Result<f64> {
         let sql = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8";
         Ok(self.observer.query_one(sql, &[]).await?.try_get(0)?)
     }
 
-    /// Returns the time that sessions of the database were active, in microseconds.
+    /// The time that sessions of the database were active, in microseconds.
     async fn active(&self) -> Result<f64> {
         tokio::time::sleep(REPORTED).await;
         let sql = "SELECT active_time * 1000 FROM pg_stat_database \
@@ -288,7 +288,7 @@ fn median(times: &mut [Duration]) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// Returns the microseconds of each of `count`.
+/// The microseconds of each of `count`.
 fn per(time: Duration, count: u64) -> f64 {
     time.as_secs_f64() * 1e6 / count.max(1) as f64
 }

@@ -123,7 +123,7 @@ pub(super) struct Report {
     /// The first resource that makes calls wait.
     pub(super) limit: &'static str,
     pub(super) max_calls_per_second: f64,
-    /// The first resource that lets work fall behind, if that is earlier.
+    /// The first resource that lets work fall behind, if it is reached earlier.
     pub(super) falls_behind: Option<&'static str>,
     /// From an append to its commit; `None` when the load exceeds the limit.
     pub(super) p50_ms: Option<f64>,
@@ -200,12 +200,12 @@ pub(super) fn report(constants: &Constants, scenario: &Scenario, calls: u64) -> 
     }
 }
 
-/// Returns the calls per second of one database at which the path of the events is full.
+/// The calls per second of one database at which the path of the events is full.
 pub(super) fn path(constants: &Constants, scenario: &Scenario) -> f64 {
     Cell::new(constants, scenario).saturated().events_per_second() / EVENTS
 }
 
-/// Returns the rate at which `load` is 1.
+/// Finds the rate at which `load` is 1.
 fn full(load: &dyn Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.0_f64, 1e12_f64);
     for _ in 0..200 {
@@ -215,7 +215,7 @@ fn full(load: &dyn Fn(f64) -> f64) -> f64 {
     low
 }
 
-/// Returns the parts of a transaction on a database whose commits and round trips take so long.
+/// The parts of a transaction on a database with these times of a commit and a round trip.
 pub(super) fn times(constants: &Constants, flush_us: f64, trip_us: f64) -> Times {
     let insert = constants.line(|it| it.counter_us);
     let all = constants.line(|it| it.relaxed_us);

@@ -12,7 +12,7 @@ With this page you see which resource limits a deployment on PostgreSQL, and at 
 explains the figures, their limits and the next step for each.
 ";
 
-/// Returns three servers and one database.
+/// Three servers and one database.
 fn base() -> Scenario {
     Scenario {
         calls_per_second: 1_000.0,
@@ -31,7 +31,6 @@ fn base() -> Scenario {
     }
 }
 
-/// Returns the deployments of the page.
 fn scenarios() -> Vec<(&'static str, Scenario)> {
     let base = base();
     let cells = |calls_per_second, databases, tenants| Scenario {
@@ -65,7 +64,6 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
     ]
 }
 
-/// Returns the whole page.
 pub(super) fn page(constants: &Constants) -> String {
     let reports: Vec<_> = scenarios()
         .into_iter()
@@ -75,7 +73,7 @@ pub(super) fn page(constants: &Constants) -> String {
     parts.join("\n")
 }
 
-/// Returns the tables of some deployments.
+/// The tables of some deployments.
 pub(super) fn tables(reports: &[(&str, Report)]) -> String {
     [deployments(reports), limits(reports), utilisations(reports)].join("\n")
 }
@@ -164,7 +162,7 @@ fn utilisations(reports: &[(&str, Report)]) -> String {
     text
 }
 
-/// Returns the most calls of one database, by the time of its commit and the way of its calls.
+/// The most calls of one database, by the time of its commit and the way of its calls.
 fn one_database(constants: &Constants) -> String {
     let mut text = "## One database\n\nThe calls/s at which the appending path is full, with four \
                     servers and 100 tenants (Zipf 1): when the calls of a tenant go to any server, \
@@ -245,7 +243,6 @@ fn measured(constants: &Constants) -> String {
     text
 }
 
-/// Returns a table of Markdown.
 fn table(head: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let columns = head.matches('|').count().saturating_sub(1);
     let mut text = format!("{head}\n|{}\n", "---|".repeat(columns));
@@ -255,7 +252,7 @@ fn table(head: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     text
 }
 
-/// Returns a number with two significant digits, in groups of three.
+/// Formats a number with two significant digits, in groups of three.
 fn count(number: f64) -> String {
     let digits = number.abs().max(1.0).log10().floor() - 1.0;
     let step = 10_f64.powf(digits.max(0.0));
@@ -270,7 +267,7 @@ fn count(number: f64) -> String {
     grouped
 }
 
-/// Returns a number below 10 with one decimal.
+/// Formats a number below 10 with one decimal.
 fn short(number: f64) -> String {
     if number < 10.0 { format!("{number:.1}") } else { count(number) }
 }

@@ -138,17 +138,17 @@ impl Line {
 // === impl Times ===
 
 impl Times {
-    /// Returns how long the position counter is locked.
+    /// How long the position counter is locked.
     pub(super) fn counter(&self, events: f64) -> f64 {
         self.insert.of(events) + self.commit
     }
 
-    /// Returns how long the rows of the tenants are locked.
+    /// How long the rows of the tenants are locked.
     pub(super) fn locked(&self, events: f64) -> f64 {
         self.prepare.of(events) + self.travel + self.counter(events)
     }
 
-    /// Returns the time of a whole transaction that waits for no other.
+    /// The time of a whole transaction that waits for no other.
     pub(super) fn whole(&self, events: f64) -> f64 {
         self.begin + self.locked(events)
     }
@@ -172,7 +172,7 @@ impl Tenants {
         Self(sums)
     }
 
-    /// Returns the share of each tenant, the greatest first.
+    /// The share of each tenant, the greatest first.
     pub(super) fn shares(&self) -> impl Iterator<Item = f64> {
         let mut before = 0.0;
         self.0.iter().map(move |sum| sum - std::mem::replace(&mut before, *sum))
@@ -195,7 +195,7 @@ impl Random {
         word ^ (word >> 31)
     }
 
-    /// Returns a number from 0 to 1, without 1.
+    /// A number from 0 to 1, without 1.
     fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -218,7 +218,7 @@ impl Lock {
         true
     }
 
-    /// Returns the server that has the lock next.
+    /// Releases the lock; returns the server that has it next.
     fn release(&mut self, now: u64) -> Option<usize> {
         self.held += now - std::mem::replace(&mut self.since, now);
         let next = self.waiting.pop_front();
@@ -319,7 +319,7 @@ impl Simulation<'_> {
         self.start(server);
     }
 
-    /// Begins a transaction with the appends that wait, unless the server has one.
+    /// Starts a transaction with the appends that wait, unless the server has one.
     fn start(&mut self, index: usize) {
         let Some(server) = self.servers.get_mut(index).filter(|it| it.group.is_empty()) else {
             return;
@@ -351,7 +351,7 @@ impl Simulation<'_> {
         self.after(self.path.times.begin, Event::Begun(index));
     }
 
-    /// Locks the rows of the tenants in order; one that is locked is waited for.
+    /// Locks the rows of the tenants in order, and waits at a locked one.
     fn lock_tenants(&mut self, index: usize) {
         let Some(server) = self.servers.get_mut(index) else { return };
         while let Some(tenant) = server.tenants.get(server.locked) {

@@ -1,4 +1,4 @@
-//! The events of calls as the gateway makes them: new ids for each call, and a run of its own.
+//! The events of calls as the gateway makes them: new ids for each call, and a separate run.
 
 use std::time::SystemTime;
 
@@ -20,7 +20,7 @@ impl Calls {
         Ok(Self { tenant, principal: "alice".parse()? })
     }
 
-    /// Returns the opening event of the next call, and the events that are stored at its end.
+    /// The opening event of the next call, and the events to store after it.
     pub(crate) fn next(&mut self) -> Result<(NewEvent, Vec<NewEvent>)> {
         let tool = "mcp:files.read_file".to_owned();
         let called = ToolCalled {

@@ -69,7 +69,7 @@ fn store(connection: &Connection, mut waiting: mpsc::UnboundedReceiver<Append>) 
         }
         connection.prepare_cached("COMMIT")?.execute([])?;
         for (_, reply) in batch.drain(..) {
-            // A caller whose time is over no longer waits.
+            // A caller after its time limit does not wait any more.
             reply.send(()).ok();
         }
     }
@@ -77,7 +77,7 @@ fn store(connection: &Connection, mut waiting: mpsc::UnboundedReceiver<Append>) 
     Ok(())
 }
 
-/// Returns the texts of the event and the bytes of a hash, one after the other.
+/// The texts of the event and the bytes of a hash, one after the other.
 fn bytes(event: &NewEvent) -> Result<Vec<u8>> {
     let timestamp = event.timestamp.to_rfc3339();
     let payload = event.body.payload_text()?;

@@ -1,4 +1,4 @@
-//! The limit for a list: bytes in memory, an `ETag`, nothing else.
+//! The limit for a list: only bytes in memory and an `ETag`.
 
 use std::path::PathBuf;
 

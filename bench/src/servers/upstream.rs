@@ -24,7 +24,7 @@ use crate::servers::listen;
 
 /// How many tools the server offers.
 pub(crate) const TOOLS: usize = 20;
-/// The tool that is called.
+/// The tool for calls.
 pub(crate) const ECHO: &str = "echo";
 
 /// The service that returns the body of a request.
@@ -73,7 +73,7 @@ impl Prepared {
         }
     }
 
-    /// Returns the result of a call as JSON text; `None` if the method is unknown.
+    /// The result of a call as JSON text; `None` if the method is unknown.
     fn result(&self, call: Call<'_>) -> Option<Cow<'_, str>> {
         Some(match call.method {
             "tools/call" => echoed(call.params.unwrap_or_default()).into(),
@@ -92,7 +92,7 @@ pub(crate) async fn serve() -> Result<()> {
     listen(Router::new().route("/mcp", mcp).route(ECHO_PATH, service)).await
 }
 
-/// Serves the caller of this program until stdin ends.
+/// Serves the caller of this program until stdin is closed.
 pub(crate) fn serve_stdio() -> Result<()> {
     let prepared = Prepared::new();
     let (input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
@@ -119,7 +119,7 @@ async fn answer(State(prepared): State<Arc<Prepared>>, body: Bytes) -> Response 
     (status, JSON, envelope(id, result.as_deref())).into_response()
 }
 
-/// Returns the answer to the request `id`; without a result, the error for an unknown method.
+/// The answer to the request `id`; without a result, the error for an unknown method.
 fn envelope(id: &RawValue, result: Option<&str>) -> String {
     let error = r#""error":{"code":-32601,"message":"no such method"}"#;
     match result {

@@ -66,7 +66,7 @@ impl Fault {
         Self::LargeBody,
     ];
 
-    /// Returns whether the caller waits for the response.
+    /// Whether the caller waits for the response.
     fn is_answered(self) -> bool {
         !matches!(self, Self::HangUp | Self::AbandonedStream | Self::IncompleteRequest)
     }
@@ -83,7 +83,7 @@ pub(crate) struct FaultyCaller {
 }
 
 impl FaultyCaller {
-    /// Causes `rate` faults a second until the end; returns their number.
+    /// Causes `rate` faults a second until the run is over; returns their number.
     pub(crate) async fn run(self, rate: u32) -> Result<u64> {
         let pause = Duration::from_secs(1) / rate;
         let start = Instant::now();
@@ -125,7 +125,7 @@ impl FaultyCaller {
         let answer = timeout(ANSWER_LIMIT, connection.exchange(bytes))
             .await
             .with_context(|| format!("{fault:?}: no response in time"))?;
-        // A server may close the connection before it has read a body that is too large.
+        // A server may close the connection before it has read the whole body.
         match fault {
             Fault::LargeBody => Ok(()),
             _ => answer.map(drop).with_context(|| format!("{fault:?}")),
@@ -135,7 +135,7 @@ impl FaultyCaller {
     async fn disconnect(&self, bytes: &[u8]) -> Result<()> {
         let mut stream = TcpStream::connect(self.address).await?;
         stream.write_all(bytes).await?;
-        // Long enough for the server to begin with the request.
+        // Long enough for the server to start with the request.
         sleep(Duration::from_millis(2)).await;
         Ok(())
     }
@@ -230,13 +230,13 @@ impl Failures {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the failures since the last time.
+    /// Takes the number of failures since the last time.
     pub(crate) fn take(&self) -> u64 {
         self.0.swap(0, Ordering::Relaxed)
     }
 }
 
-/// Returns the heading of a run with faults.
+/// The heading of a run with faults.
 pub(crate) fn heading(options: &SoakOptions) -> String {
     match options.faults {
         Some(rate) => format!(

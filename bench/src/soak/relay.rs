@@ -1,4 +1,4 @@
-//! A relay of TCP connections whose other end can be made to fail.
+//! A relay of TCP connections with failures on demand at the other end.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     is_down: watch::Sender<bool>,
-    /// Ends with this value.
+    /// Aborted when this value is dropped.
     _connections: JoinSet<()>,
 }
 

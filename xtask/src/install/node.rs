@@ -10,7 +10,7 @@ use crate::install::cache::{folder, retried};
 use crate::install::{Tools, apt};
 use crate::{paths, shell};
 
-/// The drivers use `import.meta.dirname`, which is that old.
+/// The drivers use `import.meta.dirname`, which this version introduced.
 const OLDEST: (u32, u32) = (20, 11);
 
 /// The npm program.
@@ -46,7 +46,7 @@ pub(crate) fn agents(npm: &Path, tools: &mut Tools) -> Result<()> {
     let modules = folder.join("node_modules");
     let claude =
         modules.join("@anthropic-ai").join(format!("claude-code-{}", system()?)).join("claude");
-    // One folder, which is named after the target of the compiler.
+    // One folder, named after the target of the compiler.
     let vendor = modules.join("@openai").join(format!("codex-{}", system()?)).join("vendor");
     let targets =
         fs::read_dir(&vendor).with_context(|| format!("{} is missing", vendor.display()))?;
@@ -87,7 +87,7 @@ pub(crate) fn documents(npm: &Path, tools: &mut Tools) -> Result<()> {
     let folder = packages(npm, "openapi", &paths::root().join("tests/clients/openapi"))?;
     let generated = folder.join("node_modules/@octokit/openapi/generated");
     let document = generated.join("api.github.com.json");
-    // The package brings hundreds of megabytes of variants that nothing here reads.
+    // The package brings hundreds of megabytes of unused variants.
     for entry in fs::read_dir(&generated)? {
         let path = entry?.path();
         if path != document {

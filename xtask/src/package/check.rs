@@ -1,6 +1,6 @@
-//! The packages, installed from their files in empty places and run there.
+//! Installs the packages from their files in empty places, and runs them there.
 //!
-//! The program is that of the tests, stripped, so that the part takes no build of its own.
+//! The program is that of the tests, stripped, so that this part needs no separate build.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::paths;
 use crate::server::Demo;
 use crate::shell::{self, say};
 
-/// The search path of a package's program: the system's own programs and nothing of the tests.
+/// The search path of a package's program: only the system's own programs.
 const PATH: &str = "/usr/bin:/bin";
 
 pub(crate) fn test(report: &mut Report, tools: &Tools, program: &Path) {
@@ -177,8 +177,8 @@ fn npm(file: &Path, place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The image's files are complete: the program serves where nothing else exists, as an unprivileged user on
-/// a read-only root. A script does what a container runtime does.
+/// The image's files are complete: the program serves without any other file, as an unprivileged
+/// user on a read-only root. A script does what a container runtime does.
 fn container(folder: &Path) -> Result<()> {
     match contained("container.sh") {
         Some(mut contained) => shell::run(contained.arg(folder.join("rootfs"))),
@@ -189,7 +189,7 @@ fn container(folder: &Path) -> Result<()> {
     }
 }
 
-/// Returns a command that runs a script of `tests/deploy` with mounts, network and processes of its own.
+/// A command that runs a script of `tests/deploy` with separate mounts, network and processes.
 fn contained(script: &str) -> Option<Command> {
     if shell::first_line("id", &["-u"]).as_deref() != Some("0") || shell::find("unshare").is_none()
     {
@@ -247,8 +247,8 @@ fn bill(file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The program says its version, and a demo of it answers; prints how long that took since its start and
-/// since the installation began.
+/// The program prints its version, and a demo of it answers; prints how long that took since its
+/// start and since the start of the installation.
 fn answers(what: &str, program: &Path, installing: Instant) -> Result<()> {
     let version = shell::output(isolated(program).arg("-V"))?;
     let expected = format!("toolcrib {}", env!("CARGO_PKG_VERSION"));

@@ -1,7 +1,7 @@
 //! The folder of the container image: the program and the few files that it needs, without a base image.
 //!
-//! The libraries and the certificate authorities are those of this machine, so make it on the oldest
-//! system that is still maintained.
+//! The libraries and the certificate authorities are those of this machine, so make it on the
+//! oldest maintained system.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -59,13 +59,12 @@ impl Parts {
         Ok(Self { effort, program, version, time: time()?, crates, notices, manual, completions })
     }
 
-    /// Returns the program's bytes.
     pub(super) fn program_bytes(&self) -> Result<Vec<u8>> {
         let path = &self.program.path;
         fs::read(path).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// Returns the example configuration, whose first line names `schema`.
+    /// The example configuration, whose first line names `schema`.
     pub(super) fn example(&self, schema: &str) -> Result<String> {
         let text = self.text("toolcrib.example.toml")?;
         let rest = text.strip_prefix(&format!("#:schema ./{CONFIG_SCHEMA}\n"));
@@ -73,7 +72,7 @@ impl Parts {
         Ok(format!("#:schema {schema}\n{rest}"))
     }
 
-    /// Returns a file of the tree.
+    /// A file of the tree.
     pub(super) fn text(&self, path: &str) -> Result<String> {
         let file = paths::root().join(path);
         fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
@@ -94,7 +93,7 @@ fn manual(program: &Program) -> Result<Files> {
     Ok(pages)
 }
 
-/// Returns `SOURCE_DATE_EPOCH`, or the time of the last commit.
+/// `SOURCE_DATE_EPOCH`, or the time of the last commit.
 fn time() -> Result<u32> {
     if let Ok(set) = env::var("SOURCE_DATE_EPOCH") {
         return set.parse().context("SOURCE_DATE_EPOCH is no number of seconds");

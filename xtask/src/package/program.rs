@@ -83,20 +83,20 @@ impl Program {
         Ok(Self { path: path.to_path_buf(), architecture, glibc, libraries, loader })
     }
 
-    /// Returns the target's name in Rust.
+    /// The target's name in Rust.
     pub(super) fn target(&self) -> String {
         format!("{}-unknown-linux-gnu", self.architecture.machine)
     }
 
-    /// Returns the version that the program prints, without its commit.
+    /// The version that the program prints, without its commit.
     pub(super) fn version(&self) -> Result<String> {
         let line = shell::output(Command::new(&self.path).arg("-V"))?;
         let version = line.split_whitespace().nth(1).filter(|_| line.starts_with("toolcrib "));
         version.map(str::to_owned).with_context(|| format!("`toolcrib -V` printed {line:?}"))
     }
 
-    /// Returns the files of its libraries and of its loader on this machine, by the paths where the
-    /// program looks for them.
+    /// The files of its libraries and of its loader on this machine, by the paths where the program
+    /// looks for them.
     pub(super) fn library_files(&self) -> Result<Vec<(String, PathBuf)>> {
         let listed = shell::output(Command::new("ldd").arg(&self.path))?;
         let mut files = vec![(self.loader.clone(), PathBuf::from(&self.loader))];

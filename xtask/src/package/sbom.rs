@@ -44,7 +44,7 @@ struct Crate {
     description: Option<String>,
     repository: Option<String>,
     folder: PathBuf,
-    /// The digest of the crate's file; none for crates of the workspace.
+    /// The digest of the crate's file; `None` for crates of the workspace.
     sha256: Option<String>,
     /// Ids of the crates that it needs.
     needs: BTreeSet<String>,
@@ -91,7 +91,7 @@ struct Locked {
 }
 
 impl Crates {
-    /// Returns the crates of the program for `target`.
+    /// The crates of the program for `target`.
     pub(super) fn of(target: &str) -> Result<Self> {
         let linked = linked(target)?;
         let arguments =
@@ -134,7 +134,7 @@ impl Crates {
     }
 }
 
-/// Returns names and versions of the crates that are linked into the program.
+/// Names and versions of the crates that are linked into the program.
 fn linked(target: &str) -> Result<BTreeSet<(String, String)>> {
     let mut tree = cargo(&["tree", "--locked", "--package", PROGRAM, "--target", target]);
     tree.args(["--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"]);
@@ -237,7 +237,7 @@ fn sha256(digest: &str) -> Hashes {
     Hashes(vec![Hash { alg: HashAlgorithm::SHA_256, content: HashValue(digest.to_owned()) }])
 }
 
-/// Returns a serial number that belongs to the program's bytes, so that the same program has the same.
+/// A serial number that depends only on the program's bytes, so that the same program has the same.
 fn serial(digest: &[u8]) -> Result<UrnUuid> {
     let hex = hex(digest);
     let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
@@ -257,12 +257,12 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the texts of all licences, each once, after the names of its crates.
+/// The texts of all licences, each once, after the names of its crates.
 pub(super) fn notices(crates: &Crates) -> Result<String> {
     let mut texts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut without = Vec::new();
     for ((name, version), found) in &crates.0 {
-        // The licence of the workspace is a file of its own.
+        // The licence of the workspace is a separate file.
         if found.sha256.is_none() {
             continue;
         }

@@ -56,7 +56,7 @@ fn metadata(parts: &Parts) -> Result<String> {
     Ok(format!("{}\n\n{}", lines.join("\n"), parts.text("deploy/packages/README.md")?))
 }
 
-/// Returns the list of all files with their digests. Its own line has none.
+/// The list of all files with their digests. Its own line has no digest.
 fn record(files: &Files, own: &str) -> String {
     let mut lines: String = files
         .iter()

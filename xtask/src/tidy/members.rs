@@ -144,7 +144,7 @@ pub(crate) fn dependencies(_: &Tree) -> Result<Vec<String>> {
 }
 
 /// Every member takes its lints from the workspace and names its licence. `fuzz` and the packs are
-/// workspaces of their own and have neither to take.
+/// separate workspaces, without either.
 pub(crate) fn manifests(tree: &Tree) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     let own = |path: &str| path.starts_with("fuzz/") || path.starts_with("packs/");

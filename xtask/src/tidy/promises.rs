@@ -1,4 +1,4 @@
-//! Every promise of docs/explanation/security.md names a test that is there.
+//! Every promise of docs/explanation/security.md names an existing test.
 
 use anyhow::{Context, Result};
 
@@ -8,8 +8,8 @@ use crate::tidy::tree::Tree;
 const PAGE: &str = "docs/explanation/security.md";
 const SECTION: &str = "## Promises";
 
-/// Promises without a test, and names of tests that are none. A name is `path::function`, where the
-/// path begins at `crates/`.
+/// Promises without a test, and unknown names of tests. A name is `path::function`, where the path
+/// starts with `crates/`.
 pub(crate) fn proved(tree: &Tree) -> Result<Vec<String>> {
     let page = tree.get(PAGE).with_context(|| format!("{PAGE} is gone"))?;
     let section = page.text.split_once(SECTION).map(|(_, rest)| rest);

@@ -30,7 +30,7 @@ pub(crate) struct Prose {
     pub(crate) kind: Kind,
     /// Lines of comments and pages, or strings with several words.
     pub(crate) units: usize,
-    /// Without code; a line of a list or a table and a string each end a sentence.
+    /// Without code. An item of a list, a row of a table and a string are sentences.
     pub(crate) text: String,
 }
 
@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// Returns the sentences of a file; none for tests and files of other kinds.
+/// The sentences of a file; empty for tests and files of other kinds.
 pub(crate) fn of(file: &TextFile) -> Vec<Prose> {
     let path = file.path.as_str();
     if path.ends_with(".md") {
@@ -103,8 +103,7 @@ fn strings<'a>(kind: Kind, strings: impl Iterator<Item = &'a str>) -> Prose {
     Prose { kind, units, text: all }
 }
 
-/// Prose without code: no fenced blocks, no code spans. A heading, a row and an item each end a
-/// sentence.
+/// Prose without code: no fenced blocks, no code spans. A heading, a row and an item are sentences.
 fn plain<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let mut text = String::new();
     let mut fenced = false;
@@ -138,7 +137,7 @@ fn script(text: &str) -> Script {
 }
 
 impl Script {
-    /// Reads code from `at` to the brace that closes it, or to the end; returns where that is.
+    /// Reads code from `at` to its closing brace, or to the end; returns that place.
     fn read(&mut self, letters: &[char], mut at: usize) -> usize {
         let (mut depth, mut last) = (0_usize, '(');
         while let Some(letter) = letters.get(at).copied() {

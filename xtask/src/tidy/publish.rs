@@ -22,7 +22,7 @@ struct Workspace {
 pub(crate) struct Package {
     pub(crate) name: String,
     version: String,
-    /// An empty list for a crate that is not published.
+    /// An empty list for an unpublished crate.
     publish: Option<Vec<String>>,
     description: Option<String>,
     license: Option<String>,
@@ -46,7 +46,6 @@ struct Dependency {
     path: Option<String>,
 }
 
-/// Returns the crates of the workspace.
 pub(crate) fn packages() -> Result<Vec<Package>> {
     let arguments = ["metadata", "--format-version", "1", "--no-deps", "--locked"];
     let text = shell::output(&mut cargo(&arguments))?;
@@ -87,12 +86,11 @@ fn mistakes(packages: &[Package]) -> Vec<String> {
 }
 
 impl Package {
-    /// Returns whether it is published.
     pub(crate) fn is_published(&self) -> bool {
         self.publish.as_ref().is_none_or(|registries| !registries.is_empty())
     }
 
-    /// Returns the folder, from the root of the tree.
+    /// The folder, from the root of the tree.
     fn folder(&self, root: &str) -> String {
         let path = self.manifest_path.trim_start_matches(root).trim_start_matches('/');
         path.trim_end_matches("/Cargo.toml").to_owned()

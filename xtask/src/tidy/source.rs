@@ -80,7 +80,7 @@ pub(crate) fn has_word(code: &str, word: &str) -> bool {
     })
 }
 
-/// Blanks comments and string and character literals, and returns where they were; newlines stay.
+/// Blanks comments and string and character literals; returns their places. Newlines stay.
 fn masked(text: &str) -> (String, Vec<Range<usize>>) {
     let bytes = text.as_bytes();
     let mut code = String::with_capacity(bytes.len());
@@ -154,7 +154,7 @@ fn quoted(rest: &[u8]) -> usize {
     }
 }
 
-/// A raw string from its first `#` or quote on; nothing if it is a raw identifier.
+/// A raw string from its first `#` or quote on; `None` for a raw identifier.
 fn raw(rest: &[u8]) -> Option<usize> {
     let hashes = rest.iter().take_while(|byte| **byte == b'#').count();
     if rest.get(hashes) != Some(&b'"') {

@@ -137,8 +137,8 @@ pub(crate) fn boundaries(tree: &Tree) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Routes of the host itself, which are entries of the table of dialects but no protocol of their own:
-/// their errors are OpenWOP's.
+/// Routes of the host itself. They are in the table of dialects without being a protocol: their
+/// errors are OpenWOP's.
 const HOST_ROUTES: [&str; 2] = ["ops", "resource"];
 
 /// I-4: no dialect of `crates/toolcrib` names another.

@@ -40,7 +40,7 @@ impl Tree {
         self.files.iter()
     }
 
-    /// The file at `path`, or nothing.
+    /// The file at `path`, if it exists.
     pub(crate) fn get(&self, path: &str) -> Option<&TextFile> {
         self.files.iter().find(|file| file.path == path)
     }
