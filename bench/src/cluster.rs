@@ -177,7 +177,7 @@ impl Bench {
         for subject in &cluster.subjects {
             toolcrib += subject.server.processor_time()?;
         }
-        let redis = self.redis.id().context("Redis has ended")?;
+        let redis = self.redis.id().context("Redis has stopped")?;
         Ok(Used {
             toolcrib,
             database: processors::of_family(self.postgres.id())? + processors::of_family(redis)?,
@@ -276,7 +276,7 @@ fn head(options: &ClusterOptions) -> String {
          PostgreSQL syncs its commits to the disk. Database, upstream and load share the processors \
          with the servers. Where the last column says *processors*, more servers on this machine \
          cannot give more requests: the ratio shows what sharing costs, and the three columns of \
-         processor time show what a machine of its own for each part would give. Redis counts as \
+         processor time show the effect of a separate machine for each part. Redis counts as \
          database.\n\n\
          | request | cluster | requests/s | of one on PostgreSQL | p50 / p99 ms | CPU µs/request: \
          servers | database | upstream and load | processors busy | limit |\n\

@@ -38,7 +38,7 @@ fn head(report: &Report<'_>, text: &mut String) -> std::fmt::Result {
     )?;
     writeln!(
         text,
-        "Each gateway is measured in turns with a limit, which has no authentication, no rules and no record: the MCP \
+        "Each gateway is measured in turns with a limit without authentication, rules and record: the MCP \
          server itself for lists, and a bare reverse proxy before it for calls. *Share* is the gateway's rate \
          divided by the limit's in the same seconds; compare shares, because rates depend on the machine. All \
          gateways check a key or a token. toolcrib checks scopes and arguments too, and writes its record: with the \

@@ -110,7 +110,7 @@ fn main() -> Result<()> {
         tokio::select! {
             outcome = play(arguments.role) => outcome,
             // A signal counts as a failure, so that servers are stopped and files removed.
-            signal = process::ended_by_signal() => bail!("ended by {}", signal?),
+            signal = process::ended_by_signal() => bail!("stopped by {}", signal?),
         }
     })
 }

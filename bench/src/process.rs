@@ -106,7 +106,7 @@ impl Server {
     fn check_start(&mut self, name: &str, log: &Path, deadline: Instant) -> Result<()> {
         let text = || fs::read_to_string(log).unwrap_or_default();
         if let Some(status) = self.child.try_wait()? {
-            bail!("{name} ended at its start ({status}): {}", text());
+            bail!("{name} exited at its start ({status}): {}", text());
         }
         if Instant::now() > deadline {
             bail!("{name} is not ready after {} s: {}", START_LIMIT.as_secs(), text());

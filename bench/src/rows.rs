@@ -124,7 +124,7 @@ impl Bench {
 
     pub(crate) fn server(&self, who: &Who) -> Result<&Server> {
         let subject = self.subjects.get(who).map(|subject| &subject.server);
-        subject.or_else(|| self.servers.get(who)).context("a server that was not started")
+        subject.or_else(|| self.servers.get(who)).context("the server was not started")
     }
 
     async fn add_lists(&mut self, strict: &Subject, lists: &Lists, limits: &Limits) {

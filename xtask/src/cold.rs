@@ -161,8 +161,8 @@ fn write(rows: &str) -> Result<()> {
     let cores = std::thread::available_parallelism()?;
     let section = format!(
         "{HEADING}\n\nWritten by `cargo xtask cold`, at {commit}, with {compiler} on {cores} cores; the \
-         sources had been downloaded. The first row is what the README's first command builds, `dist` is what \
-         is shipped and what the figures above are measured with.\n\n\
+         sources had been downloaded. The first row is the build of the README's first command. `dist` is the \
+         shipped build, and the figures above are measured with it.\n\n\
          | build | CPU minutes | minutes | crates | binary, MB |\n|---|---|---|---|---|\n{rows}"
     );
     fs::write(&page, format!("{before}\n\n{section}"))?;

@@ -65,7 +65,7 @@ fn generated(program: &Path) -> Result<tempfile::TempDir> {
         shell::run(command.args(["gen", "--out"]).arg(folder.path()).current_dir(paths::root()))?;
     }
     if files(folder.path())?.is_empty() {
-        bail!("`toolcrib gen` wrote nothing");
+        bail!("`toolcrib gen` wrote no files");
     }
     Ok(folder)
 }

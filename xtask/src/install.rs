@@ -131,7 +131,7 @@ impl Tools {
 fn lock() -> Result<File> {
     let file = File::create(paths::tools().join(".lock"))?;
     if file.try_lock().is_err() {
-        say("waiting for another task that is installing");
+        say("waiting for the installation of another task");
         file.lock()?;
     }
     Ok(file)

@@ -48,7 +48,7 @@ pub(crate) fn run(options: &ReleaseOptions) -> Result<()> {
         say(format_args!("not ready: {reason}"));
     }
     if options.publish && !missing.is_empty() {
-        bail!("{} things are missing; nothing was made", missing.len());
+        bail!("{} things are missing; the release was not made", missing.len());
     }
     let program = match &options.program {
         Some(program) => std::path::absolute(program)?,

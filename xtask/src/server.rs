@@ -84,7 +84,7 @@ impl Demo {
                 return Ok(Self { facts, server });
             }
             if let Some(status) = server.child.try_wait()? {
-                bail!("the demo server ended at its start: {status}\n{}", server.log());
+                bail!("the demo server exited at its start: {status}\n{}", server.log());
             }
             if Instant::now() > deadline {
                 bail!("the demo server is not ready after {START_LIMIT:?}\n{}", server.log());

@@ -149,7 +149,7 @@ async fn answer(
             "cacheScope": "private",
         }),
         _ => {
-            let error = json!({ "code": -32601, "message": "no such method" });
+            let error = json!({ "code": -32601, "message": "method not found" });
             let body = json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string();
             return (StatusCode::NOT_FOUND, [(CONTENT_TYPE, "application/json")], body)
                 .into_response();

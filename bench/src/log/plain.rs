@@ -43,7 +43,7 @@ impl Log for PlainLog {
         let rows = events.iter().map(bytes).collect::<Result<Vec<_>>>()?;
         let (reply, stored) = oneshot::channel();
         let sender = self.sender.upgrade().context("closed")?;
-        sender.send((rows, reply)).map_err(|_| anyhow!("the thread ended"))?;
+        sender.send((rows, reply)).map_err(|_| anyhow!("the thread has stopped"))?;
         Ok(stored.await?)
     }
 

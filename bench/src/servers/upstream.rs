@@ -121,7 +121,7 @@ async fn answer(State(prepared): State<Arc<Prepared>>, body: Bytes) -> Response 
 
 /// The answer to the request `id`; without a result, the error for an unknown method.
 fn envelope(id: &RawValue, result: Option<&str>) -> String {
-    let error = r#""error":{"code":-32601,"message":"no such method"}"#;
+    let error = r#""error":{"code":-32601,"message":"method not found"}"#;
     match result {
         Some(result) => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
         None => format!(r#"{{"jsonrpc":"2.0","id":{id},{error}}}"#),

@@ -89,7 +89,7 @@ fn tarball(file: &Path, place: &Path) -> Result<()> {
     }
     for path in ["bash-completion/completions/toolcrib", "zsh/site-functions/_toolcrib"] {
         let script = fs::read_to_string(place.join("share").join(path))?;
-        ensure!(script.contains("toolcrib"), "{path} completes nothing");
+        ensure!(script.contains("toolcrib"), "{path} has no completions");
     }
     ensure!(
         fs::read_to_string(place.join("THIRD-PARTY-LICENSES"))?.contains("tokio "),
@@ -260,7 +260,7 @@ fn answers(what: &str, program: &Path, installing: Instant) -> Result<()> {
     let answered = started.elapsed();
     ensure!(ready.trim() == "ready", "{what}: the demo is {ready:?}\n{}", demo.log_tail());
     say(format_args!(
-        "--- {what}: a demo answers {:.2} s after its start, {:.1} s after the installation began",
+        "--- {what}: a demo answers {:.2} s after its start, {:.1} s after the start of the installation",
         answered.as_secs_f64(),
         installing.elapsed().as_secs_f64()
     ));
@@ -309,5 +309,5 @@ fn found(folder: &Path, end: &str) -> Result<PathBuf> {
             return Ok(path);
         }
     }
-    bail!("no package ends in {end}")
+    bail!("no package has the ending {end}")
 }

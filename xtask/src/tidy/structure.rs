@@ -162,7 +162,7 @@ pub(crate) fn dialects(tree: &Tree) -> Result<Vec<String>> {
         for named in modules_named(&code).filter(|named| *named != own) {
             if names.contains(&named) {
                 findings.push(format!(
-                    "{path}: names `{named}`: I-4: what two dialects need belongs beside them"
+                    "{path}: names `{named}`: I-4: code for two dialects belongs next to them"
                 ));
             }
         }
@@ -179,7 +179,7 @@ pub(crate) fn files(tree: &Tree) -> Result<Vec<String>> {
             findings.push(format!("{}: {lines} lines: split it ({MAX_LINES} at most)", file.path));
         }
         if file.path.ends_with("/mod.rs") {
-            findings.push(format!("{}: call it after its folder, beside it", file.path));
+            findings.push(format!("{}: name it after its folder, next to it", file.path));
         }
     }
     Ok(findings)
