@@ -39,7 +39,7 @@ pub(crate) struct Printer {
 
 /// The error for a closed stdout.
 #[derive(Debug, thiserror::Error)]
-#[error("the reader of the output has gone")]
+#[error("the output is closed")]
 pub(crate) struct OutputClosed;
 
 /// The result of printing to stdout.

@@ -119,7 +119,7 @@ async fn set(
     let stored = credentials.put(credential.clone(), material).await;
     stored.map_err(|error| match error {
         CredentialStoreError::Store(StoreError::Conflict(_)) => advised(
-            format!("there is a credential `{}` of this owner already", credential.name),
+            format!("the credential `{}` of this owner already exists", credential.name),
             "`toolcrib credentials rotate` changes its value; to change anything else, remove it \
              first",
         ),

@@ -344,7 +344,7 @@ async fn revoke(id: &KeyId, target: &Target, printer: Printer) -> anyhow::Result
             let revoked = all.iter().find(|key| key.id == *id);
             let Some(key) = revoked.filter(|key| key.revoked_at.is_none()) else {
                 let keys = infos(&all);
-                return Err(unknown_key("no key with this id that could be revoked", id, &keys));
+                return Err(unknown_key("no active key with this id", id, &keys));
             };
             store.keys().revoke(id, now).await?;
             record(&**store, KeyAction::Revoked, key, printer)

@@ -71,7 +71,7 @@ pub(crate) async fn run(command: &RolesCommand, cx: &Context) -> anyhow::Result<
                 Some(client) => client.get_member(&["v1", "roles"], &[], "roles").await?,
                 None => here(cx, |gateway| reread(&gateway.roles_in(&args.tenant))).await?,
             };
-            cx.printer.list(COLUMNS, &roles, "no role grants anything here")?;
+            cx.printer.list(COLUMNS, &roles, "no role has grants in this tenant")?;
             Ok(Exit::Done)
         }
         RolesCommand::Show { name, of } => show(name, &of.tenant, cx).await,

@@ -52,7 +52,7 @@ async fn propose(source: Option<&SourceId>, cx: &Context) -> anyhow::Result<Exit
         return Ok(Exit::Done);
     }
     if proposals.is_empty() {
-        printer.note("the words of the tools give no reason for another rule");
+        printer.note("no rules to propose");
     }
     for proposal in proposals {
         let text = |pointer: &str| {

@@ -454,7 +454,7 @@ impl<'a> Reloader<'a> {
     async fn reload(&mut self) {
         let printer = self.cx.printer;
         if self.args.demo {
-            printer.note("a demo has no configuration to read again");
+            printer.note("a demo has no configuration to reload");
             return;
         }
         let former = self.certificate.as_ref().map(|it| it.files().clone());
@@ -464,11 +464,13 @@ impl<'a> Reloader<'a> {
                 let fresh = fresh.config;
                 logging::use_format(fresh.log.format);
                 for section in fixed_at_start(&self.started, &fresh) {
-                    printer.warning(format_args!("[{section}] changed; that takes a restart"));
+                    printer.warning(format_args!(
+                        "[{section}] changed; restart the server to apply it"
+                    ));
                 }
                 warn(&fresh, printer).await;
                 report_idle_roles(self.gateway);
-                printer.note("the configuration was read again and is in force");
+                printer.note("the configuration was reloaded");
                 // Otherwise they have just been read.
                 if self.certificate.as_ref().map(Certificate::files) == former.as_ref() {
                     self.renew();
@@ -525,7 +527,7 @@ fn not_emptied(old: &Config, text: Option<&str>, fresh: &Settings) -> anyhow::Re
     let is_blank = |text: Option<&str>| text.is_none_or(settings::is_blank);
     let blank = is_blank(fresh.text.as_deref());
     let problem = match (blank, fresh.config.sources.is_empty()) {
-        (true, _) if !is_blank(text) => "the configuration file is empty or gone",
+        (true, _) if !is_blank(text) => "the configuration file is empty or missing",
         (false, true) if !old.sources.is_empty() => "the configuration has no sources any more",
         _ => return Ok(()),
     };

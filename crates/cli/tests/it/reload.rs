@@ -50,7 +50,9 @@ async fn a_good_file_is_taken_over_and_a_bad_one_is_not() {
     eventually("a rule less", || tools(&caller).len() == 6);
     server.process.until("what needs a restart", |it| {
         let said = it.stderr();
-        let takes = |section| said.contains(&format!("[{section}] changed; that takes a restart"));
+        let takes = |section| {
+            said.contains(&format!("[{section}] changed; restart the server to apply it"))
+        };
         (takes("server") && takes("otc], [oxp], [mcp] or [openwop")).then_some(())
     });
 }
@@ -74,10 +76,11 @@ async fn messages_are_json_lines_like_the_rest_of_the_log() {
     assert!(refused["causes"].to_string().contains("`gate.rate`"), "{refused}");
     write_config(dir.path(), &(json + "[oxp]\nenabled = false\n"));
     server.process.signal(Signal::HUP);
-    let applied = server.process.until("the reload", |it| line(it, "read again and is in force"));
+    let applied =
+        server.process.until("the reload", |it| line(it, "the configuration was reloaded"));
     assert_eq!((&applied["level"], &applied["target"]), (&"INFO".into(), &"toolcrib".into()));
     assert!(applied["timestamp"].as_str().unwrap().ends_with('Z'), "{applied}");
-    let warning = line(&server.process, "that takes a restart").unwrap();
+    let warning = line(&server.process, "restart the server to apply it").unwrap();
     assert_eq!(warning["level"], "WARN");
     // From the configuration on, every line is JSON.
     let stderr = server.process.stderr();
@@ -106,10 +109,10 @@ async fn a_file_that_has_become_empty_changes_nothing_unless_it_may() {
         }
         let refused = |it: &Process| it.stderr().matches("was not applied").count();
         for (at, (emptied, why)) in [
-            (Some(""), "the configuration file is empty or gone"),
-            (Some("# sources will come\n\n"), "the configuration file is empty or gone"),
+            (Some(""), "the configuration file is empty or missing"),
+            (Some("# sources will come\n\n"), "the configuration file is empty or missing"),
             (Some(roles), "the configuration has no sources any more"),
-            (None, "the configuration file is empty or gone"),
+            (None, "the configuration file is empty or missing"),
         ]
         .into_iter()
         .enumerate()

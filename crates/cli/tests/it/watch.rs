@@ -29,7 +29,7 @@ fn replace(file: &Path, text: &str) {
 }
 
 fn reloads(server: &Server) -> usize {
-    server.process.stderr().matches("the configuration was read again and is in force").count()
+    server.process.stderr().matches("the configuration was reloaded").count()
 }
 
 #[tokio::test(flavor = "multi_thread")]

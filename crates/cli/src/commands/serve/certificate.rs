@@ -101,7 +101,7 @@ impl Certificate {
         let expires = identity.expires().map(|at| at.format(", valid until %F %T UTC").to_string());
         self.tls.replace(identity);
         let expires = expires.unwrap_or_default();
-        printer.note(format_args!("the certificate was read again and is in force{expires}"));
+        printer.note(format_args!("the certificate was reloaded{expires}"));
     }
 
     pub(super) fn files(&self) -> &TlsConfig {
