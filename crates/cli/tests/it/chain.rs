@@ -195,7 +195,7 @@ async fn an_export_can_be_checked_without_the_store() {
     assert_eq!((without.code, &without.json()["findings"]), (4, &json!([])), "{without:?}");
     let partial = ["audit", "verify", "--public-key", "record.pub", "--file", "late.jsonl"];
     let partial = run(elsewhere.path(), &partial).ok().stdout;
-    assert!(partial.contains("Events before the first ones shown are not part"), "{partial}");
+    assert!(partial.contains("Events before the first ones shown were not checked"), "{partial}");
 
     let all: Vec<&str> = local.lines().collect();
     let written = |lines: &[&str]| fs::write(&file, lines.join("\n") + "\n").unwrap();
@@ -440,7 +440,7 @@ async fn forwarders_follow_the_configuration() {
     write_config(dir.path(), &config(""));
     server.process.signal(rustix::process::Signal::HUP);
     server.process.until("it was taken over twice", |it| {
-        (it.stderr().matches("is in force").count() >= 2).then_some(())
+        (it.stderr().matches("was reloaded").count() >= 2).then_some(())
     });
     call(&caller, 1).await;
     server.stop();

@@ -380,7 +380,7 @@ fn ids_are_whole_and_a_unique_prefix_is_enough() {
     assert_eq!(revoked, [ids[1].as_str()]);
     run(dir.path(), &["keys", "rotate", &ids[2][..ids[2].len() - 1]]).ok();
     let unknown = run(dir.path(), &["keys", "revoke", "zzzz"]);
-    assert!(unknown.stderr.contains("no key with this id"), "{unknown:?}");
+    assert!(unknown.stderr.contains("no active key with this id"), "{unknown:?}");
 }
 
 #[tokio::test]
@@ -433,7 +433,7 @@ fn a_demo_under_nohup_outlives_its_terminal() {
     server.process.signal(Signal::HUP);
     server
         .process
-        .until("the note", |it| it.stderr().contains("no configuration to read").then_some(()));
+        .until("the note", |it| it.stderr().contains("no configuration to reload").then_some(()));
     run(dir.path(), &["--url", &server.url, "health"]).ok();
     server.stop();
 }

@@ -133,7 +133,7 @@ async fn a_record_that_the_operator_accepts_is_signed_again_and_says_so() {
     assert!(running.stderr.contains("another server"), "{running:?}");
     server.stop();
     let nothing = run(dir.path(), &["audit", "accept"]).ok().stdout;
-    assert!(nothing.contains("nothing to accept"), "{nothing}");
+    assert!(nothing.contains("needs no acceptance"), "{nothing}");
 
     fs::write(data.join("toolcrib.db"), backup).unwrap();
     assert_eq!(verify(dir.path(), &[]).code, 1);
