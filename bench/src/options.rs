@@ -28,7 +28,7 @@ pub(crate) struct RunOptions {
 }
 
 impl RunOptions {
-    /// Returns whether the row called `name` is measured.
+    /// Whether the row called `name` is measured.
     pub(crate) fn selects(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|text| name.contains(text))
     }

@@ -65,7 +65,7 @@ pub(super) fn folder(
     Ok(folder)
 }
 
-/// FNV-1a: names a folder, protects nothing. The stamp inside is compared in full.
+/// FNV-1a: only names a folder. The stamp inside is compared in full.
 fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -27,8 +27,8 @@ pub(super) enum Kind {
     Sbom,
 }
 
-/// Makes the packages of `program` in `out` with their checksums, and returns their paths. No kinds mean
-/// all kinds.
+/// Makes the packages of `program` in `out` with their checksums; returns their paths. An empty `only`
+/// means all kinds.
 pub(super) fn make(
     program: &Path,
     out: &Path,
