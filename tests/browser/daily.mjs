@@ -138,7 +138,7 @@ await check('a link to an unknown or invisible request says so, and shows no oth
   const id = await request('not for omar');
   for (const [role, link] of [['ann', 'no-such-request'], ['omar', id]]) {
     const { page, close } = await as(role, `#/approvals/${link}`);
-    await page.getByRole('heading', { name: 'There is no such request for you' }).waitFor();
+    await page.getByRole('heading', { name: 'Request not found' }).waitFor();
     equal(await page.locator('.approval').count(), 0, `requests for ${role}`);
     equal(await page.locator('[data-verdict]').count(), 0, `buttons for ${role}`);
     await close();
@@ -378,7 +378,7 @@ await check('who called what last week is a table for spreadsheets after three s
   truthy(rows.length >= data.events - 5 && rows.length <= data.events, `${rows.length} rows of ${data.events} events`);
   equal(
     (await read(page.locator('#record-compared'))).replace(/^[\d\s]+/, 'N '),
-    'N calls ended, and none in the 7 days before.',
+    'N calls finished, compared with 0 in the 7 days before.',
     'the comparison with the time before',
   );
   await close();
@@ -397,14 +397,14 @@ await check('why a call was denied is one sentence, one click from its event', a
     await sentence.waitFor();
     await until(`of the ${event}: ${expected}`, async () => (await read(sentence)) === expected);
   };
-  const remedy = 'The role clerk has it. Whoever has it and the scope keys:manage can give it.';
+  const remedy = 'The role clerk has it. A caller with it and the scope keys:manage can give it.';
   await told(page, 'denied', `ada lacked shop:use for shop__echo. ${remedy}`);
   await told(page, 'result', `ada lacked shop:use for shop__echo. ${remedy}`);
   await close();
   const auditor = await as('lena', '#/record?q=actor%3Aada');
   await auditor.page.locator('[data-why]').first().waitFor();
-  await told(auditor.page, 'denied', 'ada lacked shop:use for shop__echo. Whoever has it and the scope keys:manage can give it.');
-  await told(auditor.page, 'result', 'ada lacked shop:use for shop__echo. Whoever has it and the scope keys:manage can give it.');
+  await told(auditor.page, 'denied', 'ada lacked shop:use for shop__echo. A caller with it and the scope keys:manage can give it.');
+  await told(auditor.page, 'result', 'ada lacked shop:use for shop__echo. A caller with it and the scope keys:manage can give it.');
   await auditor.close();
 });
 
@@ -435,7 +435,7 @@ await check('keys: an inbox without the mouse, the search of a screen, and the l
   await page.locator('#account-button').focus();
   await page.keyboard.press('?');
   const dialog = page.getByRole('dialog', { name: 'Keys' });
-  await dialog.getByText('approve the request that has the focus').waitFor();
+  await dialog.getByText('approve the focused request').waitFor();
   await page.keyboard.press('Escape');
   await dialog.waitFor({ state: 'detached' });
   for (const id of ids) await answer('ann', id, 'reject');
@@ -474,7 +474,7 @@ await check('a view of the record is saved for its readers, opened by its link, 
   await view.getByRole('button', { name: 'Remove the view Denied this week' }).click();
   await page.getByRole('dialog', { name: 'Remove the view' }).locator('[data-confirm="remove"]').click();
   await page.locator('#saved-views').getByText('Saved views (0)').waitFor();
-  await page.locator('#saved-views').getByText('Nobody has saved a view.').waitFor();
+  await page.locator('#saved-views').getByText('No saved views yet.').waitFor();
   // The changes are in the record, without the name.
   const events = (await api('lena', 'GET', '/v1/events?query=type:saved.changed')).data.events.map(({ event }) => event);
   equal(events.map(({ payload }) => [payload.principal, payload.action]), [['lena', 'added'], ['lena', 'removed']], 'events');

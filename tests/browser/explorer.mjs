@@ -327,7 +327,7 @@ await check('the reader sees fewer tools than the admin', async () => {
   );
   const hidden = adminTools.find((name) => !seen.includes(name));
   await reader.page.goto(`${explorer}#tool=${encodeURIComponent(hidden)}`);
-  await reader.page.waitForSelector('text=No such tool');
+  await reader.page.waitForSelector('text=Tool not found');
   complaints.push(...reader.complaints);
   await reader.close();
 });

@@ -76,12 +76,12 @@ writeFileSync(join(server.folder, 'toolcrib.toml'), LASTING);
 await until('the source is gone', async () => !(await names('admin')).includes('former'));
 
 const MISSING = {
-  request: 'There is no such request for you',
-  run: 'There is no such run for you',
-  tool: 'No such tool',
-  source: 'There is no such source for you',
-  key: 'There is no such key for you',
-  role: 'There is no such role for you',
+  request: 'Request not found',
+  run: 'Run not found',
+  tool: 'Tool not found',
+  source: 'Source not found',
+  key: 'Key not found',
+  role: 'Role not found',
 };
 const CLOSED = 'Your key does not open this screen';
 /** Who may open the screen of a kind. */
@@ -164,7 +164,7 @@ await check('the same links show to their readers what is there, and how it ende
   const { page } = opened.admin;
   for (const [kind, words] of Object.entries({
     request: 'wants to run',
-    run: 'Began',
+    run: 'Started',
     tool: 'Try it',
     source: 'Health',
     key: 'active',

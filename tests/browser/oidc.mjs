@@ -126,7 +126,7 @@ await check('declined consent is said in words, and the words of the provider ar
 await check('an answer with another state is refused, and its words are not shown', async () => {
   const { page, close } = await visit();
   await page.goto(`${callback}?error=access_denied&error_description=Call+555&state=x`);
-  const said = await problem(page, 'does not belong to a sign-in that this tab began');
+  const said = await problem(page, 'does not belong to a sign-in of this tab');
   truthy(!said.includes('555'), said);
   // Also while a sign-in runs, and then that one is over.
   await start(page, 'Acme');
@@ -173,7 +173,7 @@ await check('the end of a token ends the session, and the address stays', async 
   await start(page, 'Acme');
   await login(page);
   await page.waitForSelector('#account-button');
-  await problem(page, 'Your sign-in ended');
+  await problem(page, 'Your sign-in expired');
   equal(page.url(), `${server.url}/explorer#tool=asking__steps`, 'address');
   provider.settings.tokenTTL = 300;
   await close();

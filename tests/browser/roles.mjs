@@ -83,7 +83,7 @@ const ofRole = async (role) => {
         await page.waitForSelector('#screen .empty');
         const explanation = await page.textContent('#screen .empty');
         truthy(explanation.includes(screen.scope), `the missing scope is not named: ${explanation}`);
-        truthy(/manages the keys/.test(explanation), `it does not say who can give it: ${explanation}`);
+        truthy(/administrator of your tenant/.test(explanation), `it does not say who can give it: ${explanation}`);
         equal(await page.locator('#screen .empty a').getAttribute('href'), '#', 'the next step');
         equal(await page.locator('.section[aria-current]').count(), 0, 'current sections');
       }
@@ -113,7 +113,7 @@ for (const screen of SCREENS) {
 
 await check('an unknown screen says so, with a way back', async () => {
   const { page, close } = await as(browser, 'admin', '#/no-such-screen');
-  await page.getByText('There is no such screen').waitFor();
+  await page.getByText('Screen not found').waitFor();
   await page.click('#screen .empty a');
   await settled(page, SCREENS[0]);
   await close();

@@ -223,7 +223,7 @@ await check('Access lists who stays signed in, and ends it', async () => {
   await card(ada.page);
   equal(
     await ada.page.textContent('#sign-in-problem'),
-    'Your sign-in has ended. Sign in again to go on where you were.',
+    'Your sign-in has expired or was revoked. Sign in again to continue where you were.',
     'what the card says',
   );
   equal(await stored(ada.page), null, 'stored');

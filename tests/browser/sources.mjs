@@ -506,7 +506,7 @@ await check('whoever cannot give a new role reads who can before it is written, 
   const said = (await givers.innerText()).replace(/\s+/g, ' ').trim();
   equal(
     said,
-    'Who can give the role night shift You cannot make keys with it. A key can have only roles that its creator has, and whoever has the scope * has every role. admin and owner can, and so can the operator of the server, on its machine.',
+    'Who can give the role night shift You cannot make keys with it. A key can have only roles that its creator has, and the scope * includes every role. admin and owner can, and so can the operator of the server, on its machine.',
     'who can give it',
   );
   await page.click('[data-write]');
@@ -520,7 +520,7 @@ await check('whoever cannot give a new role reads who can before it is written, 
   await page.click('#new-key');
   const others = page.locator('[data-others]');
   await until('the other roles', async () => (await others.innerText()).includes('night shift'));
-  truthy(/^There is no role that you can give\. You cannot give .*night shift.*: a key can have only roles that its creator has/.test(await others.innerText()), await others.innerText());
+  truthy(/^You cannot give any role\. You cannot give .*night shift.*: a key can have only roles that its creator has/.test(await others.innerText()), await others.innerText());
   equal(await page.locator('dialog .chip[data-role]').count(), 0, 'roles to choose');
   await close();
 });
@@ -683,7 +683,7 @@ await check('a source is removed', async () => {
   await page.click('[data-write]');
   await page.waitForSelector('[data-written]');
   await page.keyboard.press('Escape');
-  await page.getByText('There is no such source').waitFor();
+  await page.getByText('Source not found').waitFor();
   await close();
 });
 

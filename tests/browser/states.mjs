@@ -191,7 +191,7 @@ export const STATES = [
     await page.waitForSelector('#stale:not([hidden])');
   } },
   { name: 'tool try', ...tool('demo__add') },
-  { name: 'tool missing', address: '#tool=no_such_tool', ready: 'text=No such tool' },
+  { name: 'tool missing', address: '#tool=no_such_tool', ready: 'text=Tool not found' },
   { name: 'tool about', ...tool('demo__wipe', openTab('about', '.about')) },
   { name: 'tool about changed', ...tool('demo__add', async (page) => {
     await page.click('.tool [data-tab="about"]');
@@ -372,7 +372,7 @@ export const STATES = [
   { name: 'palette no match', id: 'tools', act: async (page) => {
     await page.keyboard.press('Control+k');
     await page.keyboard.type('no-such-thing');
-    await page.getByText('Nothing matches.').waitFor();
+    await page.getByText('No matches.').waitFor();
   } },
   { name: 'keys', id: 'approvals', act: async (page) => {
     await page.keyboard.press('?');

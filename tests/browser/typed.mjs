@@ -105,7 +105,7 @@ await check('the arguments of a tool survive the end of a session, too', async (
   await page.fill(field, 'half a sentence');
   const { sessions } = (await api(root, 'GET', '/v1/sessions')).data;
   for (const { id } of sessions) await api(root, 'DELETE', `/v1/sessions/${id}`);
-  await page.getByText('Your sign-in has ended.').waitFor();
+  await page.getByText('Your sign-in has expired or was revoked.').waitFor();
   await signIn(page, key);
   await page.waitForSelector(field);
   equal(await page.inputValue(field), 'half a sentence', 'the text for the same person');

@@ -5,7 +5,7 @@ import { parseAnswer } from './json.js';
 
 export const base = basePath();
 
-/** Returns the page's prefix with a trailing slash, from the markup or from the address. */
+/** The page's prefix with a trailing slash, from the markup or the address. */
 function basePath() {
   const given = document.body.dataset.base ?? '';
   return /^\/(?!\/)/.test(given) ? given : `${location.pathname.replace(/\/$/, '')}/`;
@@ -17,7 +17,7 @@ export function authorization(token = state.token) {
   return /^bearer\s/i.test(trimmed) ? trimmed : `Bearer ${trimmed}`;
 }
 
-/** The list of tools: its parts, and one of them. */
+/** The list of tools: which parts it has, and one part. */
 export const getCatalog = (signal) => request('GET', `${base}catalog${ofToolset()}`, { signal });
 export const getCatalogPart = (tag, signal) =>
   request('GET', `${base}catalog/${encodeURIComponent(tag)}${ofToolset()}`, { signal });
@@ -27,16 +27,16 @@ export const validate = (name, body, signal) =>
 export const call = (name, body, signal) =>
   request('POST', `${toolPath(name)}/call`, { body, signal });
 
-/** One request for approval, which belongs to the gateway's API and not to the explorer's. */
+/** One request for approval. Gateway API, not an explorer endpoint. */
 export const approval = (id) => request('GET', `/v1/approvals/${encodeURIComponent(id)}`);
 
-/** The server's explanation for this key, of one tool or of the list. Not an explorer endpoint. */
+/** The server's explanation of one tool, or of the list, for this key. Gateway API, too. */
 export const explain = (name, signal) =>
   request('GET', `/v1/explain${name === undefined ? '' : `?tool=${encodeURIComponent(name)}`}`, {
     signal,
   });
 
-/** The toolset that the page's own address names, for its list. */
+/** The `toolset` parameter of the page's address, passed on to the list. */
 function ofToolset() {
   const name = new URLSearchParams(location.search).get('toolset');
   return name === null ? '' : `?toolset=${encodeURIComponent(name)}`;
@@ -46,7 +46,7 @@ export function toolPath(name) {
   return `${base}tools/${encodeURIComponent(name)}`;
 }
 
-/** Returns the Open Tool Calling id of a tool, found by name in the server's own OTC list. */
+/** The Open Tool Calling id of a tool, looked up by name in the server's OTC list. */
 export async function otcToolId(name) {
   const reply = await request('GET', '/tools', {});
   const list = reply.status === 200 ? reply.data?.tools : undefined;
@@ -55,19 +55,19 @@ export async function otcToolId(name) {
   return typeof id === 'string' ? id : undefined;
 }
 
-/** The credential of the page in a request: its key, or its half of the session of the browser. */
+/** The page's credential for a request: the key, or its half of the browser session. */
 function credential() {
   const auth = authorization();
   if (auth !== undefined) return { Authorization: auth };
   return state.session === '' ? {} : { 'Toolcrib-Session': state.session };
 }
 
-/** Sends a request with the credential of the page, and returns the response as it is. */
+/** Sends a request with the page's credential. Returns the raw response. */
 export function fetchWithKey(path, { headers = {}, ...options } = {}) {
   return fetch(path, { ...options, headers: { ...headers, ...credential() } });
 }
 
-/** Sends a request with the credential of the page. */
+/** Sends a request with the page's credential, and parses the response. */
 export async function request(method, path, { body, signal } = {}) {
   const headers = { Accept: 'application/json' };
   const sent = JSON.stringify(credential());
@@ -75,7 +75,7 @@ export async function request(method, path, { body, signal } = {}) {
   const started = performance.now();
   const response = await fetchWithKey(path, { method, headers, body, signal, cache: 'no-cache' });
   const text = await response.text();
-  // The list of tools finds out whether the credential has ended, for the whole page.
+  // Reloading the list checks, for the whole page, whether the credential is still valid.
   const isCurrent = sent === JSON.stringify(credential());
   if (response.status === 401 && state.status === 'ready' && isCurrent) emit('reload');
   return {
@@ -97,7 +97,7 @@ function tryParse(text) {
   }
 }
 
-/** Returns the number of seconds of a `Retry-After` header. */
+/** The seconds of a `Retry-After` header; undefined if it is missing or a date. */
 export function seconds(value) {
   return value !== null && /^\d+$/.test(value.trim()) ? Number(value) : undefined;
 }

@@ -15,7 +15,7 @@ import { hasGateway, identify, isSignedIn, storedSession, takeLink, useLink } fr
 import { startShell } from './shell/shell.js';
 import { finish, isReturning, loadProviders } from './shell/sign-in.js';
 
-/** Time for another screen to show its first rows, in ms. */
+/** Head start for another screen to show its first rows, in ms. */
 const LIST_PAUSE = 400;
 
 let loading;
@@ -28,7 +28,7 @@ async function reload() {
   let loaded;
   try {
     loaded = await loadCatalog(controller.signal, (list) => {
-      // A list that is there stays until the new one is whole.
+      // An existing list stays until the new one is complete.
       if (!controller.signal.aborted && state.tools.length === 0) show(list);
     });
   } catch (error) {
@@ -50,13 +50,13 @@ function show({ tools, skipped, coming }) {
   setStatus('ready');
 }
 
-/** Says why there is no list. */
+/** Shows why the list could not be loaded. */
 function refuse(reply) {
   if (reply.status === 401) {
     setStatus(
       'signin',
       state.token === ''
-        ? 'The catalog is shown to callers who are signed in.'
+        ? 'Sign in to see the catalog.'
         : 'The server rejected this key. It may be incomplete, expired or revoked.',
     );
     return;
@@ -65,7 +65,7 @@ function refuse(reply) {
   fail(`${problemText(reply)}${wait}`);
 }
 
-/** A list that cannot be refreshed stays, and says that it is not current. */
+/** Shows a failure. A list loaded earlier stays, marked as not current. */
 function fail(problem) {
   if (state.tools.length === 0) {
     setStatus('error', problem);
@@ -126,7 +126,7 @@ function startKeys() {
   }
 }
 
-/** Signs in with the answer of an identity provider, or offers the providers. */
+/** Signs in with a link or an identity provider's response. Otherwise offers the providers. */
 async function startSignIn() {
   if (!hasGateway) return;
   if (link !== undefined) await useLink(link);
@@ -165,7 +165,7 @@ addEventListener('hashchange', () => followAddress({ moved: true }));
 await startSignIn();
 followAddress();
 if (hasGateway && isSignedIn() && current().section !== 'tools') {
-  // The open screen comes first: the list can be long, and is there for the palette and for names.
+  // The open screen loads first: the list can be long, and only the palette and links need it here.
   await identify();
   setTimeout(reload, state.who ? LIST_PAUSE : 0);
 } else reload();

@@ -1,6 +1,6 @@
-// The form for a key. The key is kept in a variable of this page, never in the address, in the markup or
-// in storage. The form has its place in the card of the sign-in (`shell/sign-in-card.js`); in the header it
-// is for callers without a key who see tools.
+// The key form. The key stays in a variable of this page, never in the address, the markup or storage.
+// The form sits in the sign-in card (`shell/sign-in-card.js`), or in the header if callers without a key
+// see tools.
 import { byId, announce } from './dom.js';
 import { state, on, emit } from './state.js';
 import { canStay, hasGateway, stay } from './shell/session.js';
@@ -9,7 +9,7 @@ const form = byId('auth');
 const input = byId('token');
 const header = form.parentElement;
 const following = form.nextElementSibling;
-/** Whether the form had the focus when a key was used, so that the focus follows into the screen. */
+/** Whether a key was just submitted. The focus then moves to the screen. */
 let used = false;
 
 export function startAuth({ reload }) {
@@ -22,7 +22,7 @@ export function startAuth({ reload }) {
     reload();
   });
   input.addEventListener('input', () => {
-    // Results for the previous key must not stay on screen. In the card there are none.
+    // Results for the previous key must not stay on screen. The card shows no results.
     if (isInHeader()) setToken();
     else check(input.value.trim());
     drawBadge();
@@ -47,7 +47,7 @@ export function focusToken() {
   input.scrollIntoView({ block: 'nearest' });
 }
 
-/** Puts the form into the card. The focus goes there, unless something else has it. */
+/** Puts the form into the card, and focuses its field unless another element has the focus. */
 export function placeForm(host) {
   if (form.parentElement !== host) host.append(form);
   drawBadge();
@@ -61,7 +61,7 @@ export function returnForm() {
   drawBadge();
 }
 
-/** Whether the user has just signed in with the form. */
+/** Whether the user has just signed in with the form. True once for each sign-in. */
 export function tookForm() {
   const taken = used;
   used = false;
@@ -70,7 +70,7 @@ export function tookForm() {
 
 const isInHeader = () => form.parentElement === header;
 
-/** Whether a header can contain the key: only visible ASCII. Other characters are artifacts of the paste. */
+/** Whether an HTTP header can carry the key: printable ASCII only. Other characters come from pasting. */
 function check(token) {
   const sendable = /^[\x20-\x7e]*$/.test(token);
   input.setAttribute('aria-invalid', String(!sendable));
@@ -78,7 +78,7 @@ function check(token) {
   return sendable;
 }
 
-/** Takes the key of the field. Returns whether it can be sent. */
+/** Uses the key in the field. Returns whether it can be sent. */
 function setToken() {
   const token = input.value.trim();
   const sendable = check(token);
@@ -91,7 +91,7 @@ function setToken() {
 }
 
 function drawBadge() {
-  // In the header it would flash while the server says who is signed in.
+  // In the header the form would flash until the server has identified the caller.
   form.hidden = isInHeader() && hasGateway && (state.who !== undefined || state.status === 'loading');
   const badge = byId('token-badge');
   const rejected = state.token !== '' && state.status === 'signin';

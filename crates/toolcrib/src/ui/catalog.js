@@ -1,11 +1,11 @@
-// The list of tools. The server sends it in parts, and after a change only those that differ are loaded.
+// The list of tools. The server sends it in parts, and a reload fetches only the parts that changed.
 import { on } from './state.js';
 import { getCatalog, getCatalogPart } from './api.js';
 import { isObject } from './json.js';
 
-/** Parts that are loaded at the same time. */
+/** Parts loaded at the same time. */
 const AT_ONCE = 4;
-/** How often a list that changes while it is loaded is read from its start. */
+/** Attempts to load a list that changes meanwhile. */
 const TRIES = 3;
 
 /** The parts of the last list, by tag, as {tools, skipped}. */
@@ -16,8 +16,8 @@ on('token', () => {
 });
 
 /**
- * Loads the list. Calls `show(list)` with its first tools if more are to come. Returns {list}, or {reply} with
- * the reply of the server that is no list. A list is {tools, skipped, coming}.
+ * Loads the list. Calls `show(list)` with the first tools if more follow. Returns {list}, or {reply} with the
+ * failed reply. A list is {tools, skipped, coming}.
  */
 export async function loadCatalog(signal, show) {
   for (let tries = 1; ; tries += 1) {
@@ -34,14 +34,14 @@ export async function loadCatalog(signal, show) {
     if (missing.length > 0) show(list());
     const problem = await loadAll(missing, found, signal);
     kept = found;
-    // A part that is gone belongs to a list that has changed.
+    // A missing part means that the list has changed.
     if (problem?.status === 404 && tries < TRIES) continue;
     if (problem !== undefined) return { reply: problem };
     return { list: list() };
   }
 }
 
-/** Loads `parts` into `found`. Returns the first reply that is no part. */
+/** Loads `parts` into `found`. Returns the first failed reply, if any. */
 async function loadAll(parts, found, signal) {
   const waiting = [...parts];
   let problem;
@@ -57,7 +57,7 @@ async function loadAll(parts, found, signal) {
   return problem;
 }
 
-/** The tools of the parts up to the first that is missing. */
+/** The tools of all parts before the first missing one. */
 function joined(parts, found) {
   const missing = parts.findIndex(({ tag }) => !found.has(tag));
   const here = missing === -1 ? parts : parts.slice(0, missing);
@@ -71,7 +71,7 @@ function joined(parts, found) {
 
 const isPart = (part) => isObject(part) && typeof part.tag === 'string' && Number.isSafeInteger(part.count);
 
-/** The tools of a part that can be shown, and the number of the others. */
+/** The displayable tools of a part, and the number of the others. */
 function readable(list) {
   const tools = list
     .filter((tool) => isObject(tool) && typeof tool.name === 'string')

@@ -1,19 +1,19 @@
-// What templates cannot do: find and make the few elements that no screen draws, and scroll. Every
-// other element of the page is drawn by `html` of `lib/ui.js`.
+// DOM work outside templates: finding elements, creating the few that no screen draws, scrolling.
+// `html` of `lib/ui.js` draws all other elements.
 import { visibleText } from './lib/visible.js';
 
 export function byId(id) {
   return document.getElementById(id);
 }
 
-/** An element to draw in, which keeps what is in it while it is not on the page. */
+/** An element to draw in. It keeps its content while it is off the page. */
 export function root(type, className = '') {
   const element = document.createElement(type);
   element.className = className;
   return element;
 }
 
-/** Scrolls a bar sideways, and nothing else, so that `element` in it is visible. */
+/** Scrolls only the bar, sideways, until `element` in it is visible. */
 export function reveal(bar, element) {
   if (!bar || !element) return;
   const [box, own] = [bar.getBoundingClientRect(), element.getBoundingClientRect()];
@@ -31,7 +31,7 @@ export function announce(text) {
   }, 30);
 }
 
-/** Returns whether `text` is on the clipboard now. */
+/** Copies `text` to the clipboard. Returns whether that worked. */
 export async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);

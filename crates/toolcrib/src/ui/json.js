@@ -5,14 +5,14 @@ import { visibleText } from './lib/visible.js';
 const TOKEN =
   /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[{}[\],:]/g;
 
-/** Parses what people and tools wrote: each number keeps its text. */
+/** Parses JSON written by people and tools: each number keeps its text. */
 export function parseJson(text) {
   return JSON.parse(text, (_key, value, context) =>
     typeof value === 'number' ? exactNumber(context?.source, value) : value,
   );
 }
 
-/** Parses an answer of the server, whose numbers are computed with: one that fits a double is one. */
+/** Parses a response of the server: a number becomes a double unless that would lose digits. */
 export function parseAnswer(text) {
   return JSON.parse(text, (_key, value, context) => {
     const source = typeof value === 'number' ? (context?.source ?? '') : '';
@@ -45,8 +45,8 @@ export function pretty(value) {
 }
 
 /**
- * Returns JSON for reading, in which characters that are not seen or that turn the direction of what
- * follows are escapes. It is the same JSON.
+ * Formats JSON for reading. Invisible characters, and those that change the text direction, become
+ * escapes: it is still the same JSON.
  */
 export function visible(value) {
   const text = pretty(value);
@@ -78,9 +78,9 @@ export function parseProblem(text) {
     const rest = text.slice(offset).trim();
     const what =
       text.trim() === ''
-        ? 'there is nothing'
+        ? 'the text is empty'
         : rest === ''
-          ? 'the text ends too early'
+          ? 'the text is incomplete'
           : `did not expect ${rest.split(/\s/)[0].slice(0, 20)}`;
     return {
       message: `Invalid JSON, line ${before.length}, column ${before.at(-1).length + 1}: ${what}`,
@@ -136,7 +136,7 @@ function errorOffset(text) {
   }
 }
 
-/** Returns the parts of a JSON text as [text, kind]: the kind is `j-key`, `j-string`, …, or undefined. */
+/** The tokens of a JSON text as [text, kind]: the kind is `j-key`, `j-string`, …, or undefined. */
 export function tokens(text) {
   const list = [];
   let end = 0;

@@ -1,10 +1,10 @@
-// The state of the page. All of it is in memory and lost with the page, except for a session. A new key starts from an
-// empty state, because another principal's tools and results must not be visible to it.
+// The state of the page, in memory only and lost with the page, except for a session. A new key starts
+// with an empty state: it must not show another principal's tools and results.
 
 export const state = {
-  /** The key that was typed. */
+  /** The key from the form. */
   token: '',
-  /** The secret of the session, if the user stays signed in; with it there is no key. */
+  /** The session secret if the user stays signed in; `token` is empty then. */
   session: '',
   executeEnabled: window.executeEnabled === true,
   /** loading | ready | signin | error | idle (a new key that has not been used yet) */
@@ -18,7 +18,7 @@ export const state = {
   unhealthy: 0,
   /** Identity providers for sign-in, as {issuer, name}. */
   providers: [],
-  /** Why the last sign-in failed or ended, as {text, said}. */
+  /** Why the last sign-in failed or expired, as {text, said}. */
   signInProblem: undefined,
   tools: [],
   /** Why the list could not be refreshed; undefined while it is current. */
@@ -37,8 +37,8 @@ const listeners = new Map();
 
 /**
  * Calls `listener` at each event, until the returned function is called. Events: `tools` (list or its
- * status), `filter`, `pins`, `first-run`, `select`, `focus-tool`, `focus-list`, `token`, `execute`, `reload`, `keys`, `who`, `signed-out`, `counts`, `palette`, `providers` and, from
- * the stream of changes, `live:…`.
+ * status), `filter`, `pins`, `first-run`, `select`, `focus-tool`, `focus-list`, `token`, `execute`, `reload`,
+ * `keys`, `who`, `signed-out`, `counts`, `palette`, `providers` and, from the stream of changes, `live:…`.
  */
 export function on(event, listener) {
   if (!listeners.has(event)) listeners.set(event, new Set());
@@ -62,7 +62,7 @@ export function select(name) {
   emit('select', name);
 }
 
-/** Returns whether the caller has a scope of a route, such as `audit:read`. */
+/** Whether the caller has a scope of a route, such as `audit:read`. */
 export function may(scope) {
   return state.who?.may?.includes(scope) === true;
 }

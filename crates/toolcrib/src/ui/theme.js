@@ -1,5 +1,4 @@
-// The theme: the system's preference until the user chooses. The choice is the only data that this
-// page stores.
+// The theme: the system's preference until the user chooses. The choice is kept in localStorage.
 import { html, render, Icon } from './lib/ui.js';
 import { byId } from './dom.js';
 

@@ -4,10 +4,10 @@ import { useDraft } from '../lib/drafts.js';
 import { asPrincipal, ending, words } from '../lib/key-form.js';
 import { RoleChoice } from '../lib/role-choice.js';
 
-/** A key that is shown once. */
+/** A new key, shown only once. */
 export function Secret({ text, note }) {
   const element = useRef();
-  // The form that had the focus is gone.
+  // The focused form was removed.
   useEffect(() => element.current.focus(), []);
   return html`<div class="form" ref=${element} tabindex="-1">
     <p class="warn">Copy the key now. It is not stored in readable form and cannot be shown again.</p>
@@ -16,7 +16,7 @@ export function Secret({ text, note }) {
   </div>`;
 }
 
-/** `role` is a role to begin with, which gives the key its name, too. */
+/** `role` is selected at first, and names the key. */
 export function NewKey({ who, role, onClose, onCreated }) {
   const [form, setForm] = useDraft('new key', {
     name: role ?? '',
@@ -33,7 +33,7 @@ export function NewKey({ who, role, onClose, onCreated }) {
   const create = async (event) => {
     event.preventDefault();
     if (roles.length + words(scopes).length === 0) {
-      setProblem('A key needs at least one role or scope: without them it may do nothing.');
+      setProblem('A key needs at least one role or scope: without them it has no rights.');
       return;
     }
     setBusy(true);
@@ -69,7 +69,7 @@ export function NewKey({ who, role, onClose, onCreated }) {
           <label>
             <span class="label">Principal</span>
             <input ...${field('principal')} placeholder=${asPrincipal(name)} />
-            <span class="hint">Who acts with it; the record and the limits name this principal. By default its name.</span>
+            <span class="hint">Who acts with it, in the record and for limits. Default: the key's name.</span>
           </label>
           <${RoleChoice} who=${who} chosen=${roles} onChange=${set('roles')} wanted=${role} />
           <label>

@@ -73,9 +73,9 @@ function One({ name, config, onWritten }) {
       <p class="note">Keys with this role stay and lose its scopes.</p>
     <//>`}
     ${found.status === 404
-      ? html`<${Empty} title="There is no such role for you">
+      ? html`<${Empty} title="Role not found">
           <p class="muted">
-            The link may be incomplete, the role may have been removed, or it grants nothing in your tenant.
+            The link may be incomplete, the role may have been removed, or it has no effect in your tenant.
           </p>
           <p><a href=${href('access', ['roles'])}>All roles</a></p>
         <//>`
@@ -149,7 +149,7 @@ function RoleDialog({ role, onClose, onWritten }) {
             <span class="label">Tools</span>
             <input class="input mono" id="role-tools" value=${tools} placeholder="files__read_*" autocomplete="off" spellcheck=${false}
               onInput=${set('tools')} />
-            <span class="hint">Names with * for the rest, separated by spaces. The role gets the scopes that these tools require, and you see if it would reach others too.</span>
+            <span class="hint">Tool names, with * as a wildcard, separated by spaces. The role gets the scopes these tools require; the next step shows which others it would reach.</span>
           </label>
           <div class="row end"><button class="button primary" data-continue>Show what changes</button></div>
         </form>`}

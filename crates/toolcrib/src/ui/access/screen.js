@@ -54,7 +54,7 @@ export function Access({ route, who }) {
   </div>`;
 }
 
-/** The keys of the tenant; with `id` that one alone. An address can open the form for a key of a role. */
+/** The keys of the tenant, or only the key `id`. An address can open the form for a key with a role. */
 function Keys({ who, id, query }) {
   const found = useData('/v1/keys');
   const [making, setMaking] = useDraft('new key open', false);
@@ -66,14 +66,14 @@ function Keys({ who, id, query }) {
     if (isAsked) go('access', ['keys'], {}, { replace: true });
   };
   const [all, setAll] = useState(false);
-  // Not part of a row: a rotated key leaves the list while its successor is shown.
+  // Not state of a row: a rotated key leaves the list while its successor is shown.
   const [asking, setAsking] = useState();
   const box = useRef();
   const revoked = useRef(false);
   useEffect(() => {
     if (!revoked.current) return;
     revoked.current = false;
-    box.current?.focus({ preventScroll: true }); // the row that had the focus is gone
+    box.current?.focus({ preventScroll: true }); // the focused row was removed
   }, [found.data]);
   useTick();
   return html`<div>
@@ -99,12 +99,12 @@ function Keys({ who, id, query }) {
         const usable = keys.filter((key) => stateOf(key) === 'active');
         const shown = id !== undefined ? keys.filter((key) => key.id === id) : all ? keys : usable;
         if (id !== undefined && shown.length === 0)
-          return html`<${Empty} title="There is no such key for you">
-            <p class="muted">The link may be incomplete, or the key is not of your tenant.</p>
+          return html`<${Empty} title="Key not found">
+            <p class="muted">The link may be incomplete, or the key belongs to another tenant.</p>
             <p><a href=${href('access', ['keys'])}>All keys</a></p>
           <//>`;
         if (keys.length === 0)
-          return html`<${Empty} title="There is no key"><p class="muted">Create the first one.</p><//>`;
+          return html`<${Empty} title="No keys yet"><p class="muted">Create the first one.</p><//>`;
         return html`${id !== undefined && html`<p><a href=${href('access', ['keys'])}>All keys</a></p>`}
           ${id === undefined && html`<div class="bar">
             <span class="muted">${plural(usable.length, 'active key')}</span>
@@ -182,7 +182,7 @@ function Rotate({ it, onClose, onChanged }) {
   return html`<${Dialog} title=${`Rotate ${it.name}`} onClose=${onClose}>
     ${made
       ? html`<${Secret} text=${made.key}
-          note=${`The old key works ${made.oldKeyEndsAt ? `until ${ago(new Date(made.oldKeyEndsAt))}` : 'no longer'}.`} />`
+          note=${`The old key ${made.oldKeyEndsAt ? `works until ${ago(new Date(made.oldKeyEndsAt))}` : 'has stopped working'}.`} />`
       : html`<form class="form" onSubmit=${rotate}>
           <p class="note">
             You get a new key with the same principal, roles and scopes. Both keys work for a while,
@@ -191,7 +191,7 @@ function Rotate({ it, onClose, onChanged }) {
           <label>
             <span class="label">The old key works for another</span>
             <select class="input" value=${overlap} onChange=${(event) => setOverlap(event.target.value)}>
-              <option value="0">moment: it ends at once</option>
+              <option value="0">moment: it expires at once</option>
               <option value="3600">hour</option>
               <option value="86400">day</option>
               <option value="604800">week</option>

@@ -1,5 +1,4 @@
-// The people who stay signed in to the page: one's own sessions, and those of the tenant for whoever may
-// manage keys.
+// The sessions of the page: the caller's own or, for callers who manage keys, those of the whole tenant.
 import { html, useState, plural, send, useData, useTick, Badge, Dialog, Empty, Loaded, Problem, Time } from '../lib/ui.js';
 import { KeyId, Person } from '../lib/links.js';
 import { may } from '../state.js';
@@ -15,7 +14,7 @@ export function Sessions({ who }) {
         <h2>Access</h2>
         <p>
           ${may('keys:manage') ? html`Who stays signed in to this page in <bdi>${who.tenant}</bdi>.` : 'Where you stay signed in to this page.'}
-          ${' '}A session has the rights of its key or token, and ends with it.
+          ${' '}A session has the rights of its key or token, and stops working with it.
         </p>
       </div>
     </div>
@@ -23,12 +22,12 @@ export function Sessions({ who }) {
     <${Loaded} of=${found}>
       ${({ sessions }) =>
         sessions.length === 0
-          ? html`<${Empty} title="Nobody stays signed in"><p class="muted">Choose “Stay signed in” when you sign in.</p><//>`
+          ? html`<${Empty} title="No sessions"><p class="muted">Choose “Stay signed in” when you sign in.</p><//>`
           : html`<div class="bar"><span class="muted">${plural(sessions.length, 'session')}</span></div>
               <div class="table-box" tabindex="0" role="region" aria-label="Sessions">
                 <table class="table">
                   <thead>
-                    <tr><th>Principal</th><th>Browser</th><th>Signed in with</th><th>Last used</th><th>Began</th><th>Expires</th><th>Actions</th></tr>
+                    <tr><th>Principal</th><th>Browser</th><th>Signed in with</th><th>Last used</th><th>Started</th><th>Expires</th><th>Actions</th></tr>
                   </thead>
                   <tbody>
                     ${sessions.map((it) => html`<${Row} key=${it.id} it=${it} onEnd=${() => setEnding(it)} />`)}
@@ -63,7 +62,7 @@ function End({ it, onClose, onChanged }) {
     setBusy(true);
     const reply = await send('DELETE', `/v1/sessions/${encodeURIComponent(it.id)}`);
     setBusy(false);
-    // One that is over already is what the user wants.
+    // A missing session (404) is the result that the user wants.
     const failed = reply.status === 404 ? undefined : reply.problem;
     setProblem(failed);
     if (failed !== undefined) return;

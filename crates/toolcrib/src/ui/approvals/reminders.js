@@ -10,7 +10,7 @@ on('counts', () => {
   const more = state.pending > known;
   known = state.pending;
   if (!wanted || !more || !document.hidden || Notification.permission !== 'granted') return;
-  // Without names: a notification can be read by whoever stands before the screen.
+  // Without names: anyone near the screen can read a notification.
   const note = new Notification('A call waits for your approval', { tag: 'toolcrib-approvals' });
   note.onclick = () => {
     focus();
@@ -41,6 +41,6 @@ export function Reminders() {
     <${Button} aria-pressed=${on} onClick=${toggle}>
       ${on ? 'Notifications are on' : 'Notify me of new requests'}
     <//>
-    ${refused && html`<p class="muted">The browser does not allow notifications of this page.</p>`}
+    ${refused && html`<p class="muted">The browser blocks notifications from this page.</p>`}
   </div>`;
 }

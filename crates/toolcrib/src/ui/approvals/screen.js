@@ -1,4 +1,4 @@
-// Approvals: what waits for me, and what was decided.
+// Approvals: pending requests, and decided ones.
 import {
   html,
   useEffect,
@@ -33,10 +33,10 @@ import { isTyping } from '../shell/keys.js';
 import { may } from '../state.js';
 import { Reminders } from './reminders.js';
 
-/** Requests that are listed at first, and at most. */
+/** How many requests are listed at first, and at most. */
 const FIRST = 100;
 const MOST = 1_000;
-/** From this number on, requests can be filtered. */
+/** With more requests than this, they can be filtered. */
 const MANY = 5;
 
 const STATES = {
@@ -49,9 +49,9 @@ const STATES = {
   withdrawn: ['grey', 'withdrawn'],
 };
 
-/** In which order states follow each other. */
+/** The order of the states. */
 const STAGES = { pending: 0, granted: 1, overridden: 1, used: 2, rejected: 2, expired: 2, withdrawn: 2 };
-/** How often a card asks for the end of its call: for half an hour. */
+/** How often a card polls for the outcome of its call: for half an hour. */
 const MOST_ASKED = 130;
 
 const TABS = [
@@ -85,15 +85,14 @@ export function Approvals({ route, who }) {
   </div>`;
 }
 
-/** The request that a link names, and no other. */
+/** Only the request that the link names. */
 function Linked({ id, change, who }) {
   const found = useData(`/v1/approvals/${encodeURIComponent(id)}`, { key: String(change) });
   const all = html`<p><a href=${href('approvals')}>All pending requests</a></p>`;
   if (found.status === 404)
-    return html`<${Empty} title="There is no such request for you">
+    return html`<${Empty} title="Request not found">
       <p class="muted">
-        The link may be incomplete, the request may be older than 30 days, or it is for other approvers
-        than you.
+        The link may be incomplete, the request may be older than 30 days, or it is for other approvers.
       </p>
       ${all}
     <//>`;
@@ -104,19 +103,19 @@ function Linked({ id, change, who }) {
 }
 
 /**
- * Invariant: an answered card stays where it is until the screen is opened again, and newer cards
- * are added below it, so that nothing moves under the pointer.
+ * Invariant: an answered card keeps its place until the screen is opened again, and newer cards are
+ * added below it. Cards never move under the pointer.
  */
 function Pending({ change, who }) {
   const [limit, setLimit] = useState(FIRST);
-  // One request has what all cards show.
+  // One request loads the content of all cards.
   const found = useData(`/v1/approvals?state=pending&include=arguments&limit=${limit}`, { key: String(change) });
   const [filter, setFilter] = useState('');
   const [by, setBy] = useState('');
   const [, redraw] = useState(0);
   const more = found.data?.more === true;
   const cards = useRef(new Map());
-  // Those that expire first come first.
+  // The earliest expiry comes first.
   const listed = [...(found.data?.approvals ?? [])].sort((a, b) => Date.parse(a.expiresAt) - Date.parse(b.expiresAt));
   for (const it of listed) {
     const known = cards.current.get(it.approvalId);
@@ -129,9 +128,9 @@ function Pending({ change, who }) {
     ${() => {
       const list = [...cards.current.values()];
       if (list.length === 0)
-        return html`<${Empty} title="Nothing waits for an approval">
+        return html`<${Empty} title="No pending requests">
           <p class="muted">
-            When a caller uses a tool that needs consent, its request appears here by itself.
+            When a call needs approval, its request appears here.
           </p>
         <//>`;
       const words = filter.trim().toLowerCase();
@@ -169,7 +168,7 @@ function Pending({ change, who }) {
   <//>`;
 }
 
-/** The name of the tool of a request, also if the caller no longer sees it. */
+/** The name of the requested tool, even if it is now hidden from the caller. */
 const nameOf = (it) => it.tool?.name ?? toolName(it.toolId);
 
 /** How requests can be grouped. */
@@ -180,8 +179,8 @@ const GROUPS = {
 };
 
 /**
- * Returns the other requests for the same call: of the same tool, with the same values. Only for calls
- * whose values are all shown, so that nobody approves a value that is on no card.
+ * The other requests for the same tool with the same values. Empty unless all values are shown: an
+ * approver must see every approved value.
  */
 function equals(it, list) {
   const call = shownCall(it);
@@ -196,7 +195,7 @@ function shownCall({ toolId, redactedArguments: shown, moreArguments, inputTooLa
   return text.includes('[REDACTED') ? undefined : text;
 }
 
-/** Says that requests came since the screen was opened, and leads to the first of them. */
+/** Announces the requests since the screen was opened, and scrolls to the first one. */
 function Fresh({ list, isBelow, onSeen }) {
   useEffect(() => announce(plural(list.length, 'new request')), [list.length]);
   if (!isBelow) return null;
@@ -211,10 +210,10 @@ function Fresh({ list, isBelow, onSeen }) {
   </button>`;
 }
 
-/** `a` and `r` answer the card that has the focus. */
+/** `a` and `r` answer the focused card. */
 function onCardKey(event) {
   const verdict = { a: 'grant', r: 'reject' }[event.key];
-  // Only on the card itself, so that a slip in a field answers no request.
+  // Only on the card itself, so that typing in a field answers no request.
   if (verdict === undefined || isTyping(event) || !event.target.matches('.approval')) return;
   const button = event.target.querySelector(`[data-verdict="${verdict}"]`);
   if (button === null) return;
@@ -241,10 +240,10 @@ function useCardKeys() {
   }, []);
 }
 
-/** Says that older requests wait, which are not listed. */
+/** Notes that older requests are pending but not listed. */
 function Older({ limit, onMore }) {
   return html`<div class="problem-box">
-    <p>These are the newest ${number(limit)} requests. Older ones wait as well.</p>
+    <p>These are the newest ${number(limit)} requests. Older ones are pending as well.</p>
     ${limit < MOST && html`<${Button} onClick=${onMore}>Show older requests<//>`}
   </div>`;
 }
@@ -261,7 +260,7 @@ function Card({ first, complete = false, gone = false, opened = false, equals: s
     setComment(text);
     keepDraft(draft, text === '' ? undefined : text);
   };
-  // How often the end of the call was asked for: no event says it to those who may not read the record.
+  // How often the outcome was polled: callers who may not read the record get no event for it.
   const [asked, setAsked] = useState(0);
   const detail = useData(`/v1/approvals/${encodeURIComponent(first.approvalId)}`, {
     // Votes of others arrive with the list; the votes that this caller may still cast are in the detail.
@@ -269,7 +268,7 @@ function Card({ first, complete = false, gone = false, opened = false, equals: s
     enabled: !complete || gone || answered !== undefined || asked > 0,
   });
   const it = useShownValues({ ...first, ...detail.data });
-  // The answer of this card counts until something newer is known.
+  // The answer given on this card counts until a later state is known.
   const latest = answered !== undefined && STAGES[it.state] <= STAGES[answered.state] ? answered : it;
   const state = latest.state;
   const waits = ['granted', 'overridden', 'used'].includes(state) && it.outcome === undefined;
@@ -335,7 +334,7 @@ function Card({ first, complete = false, gone = false, opened = false, equals: s
       html`<${Badge} tone="blue">${latest.granted} of ${it.quorum} approvals<//>`}
       ${decided && html`<${State} state=${state} />`}
       ${!decided &&
-      html`<span class="muted">expires <${Time} at=${it.expiresAt} />, asked <${Time} at=${it.createdAt} /></span>`}
+      html`<span class="muted">expires <${Time} at=${it.expiresAt} />, requested <${Time} at=${it.createdAt} /></span>`}
     </div>
     ${it.tool?.description && html`<p class="description">${it.tool.description}</p>`}
     <p class="muted" data-reason>${dangers(it)} ${reason(it)}</p>
@@ -393,7 +392,7 @@ function Card({ first, complete = false, gone = false, opened = false, equals: s
   </article>`;
 }
 
-/** Keeps the values of a call on its card: the server deletes them when the request ends. */
+/** Keeps the values of a call on its card: the server deletes them when the request is closed. */
 function useShownValues(approval) {
   const shown = useRef({});
   for (const name of ['redactedArguments', 'redactedInputResponses', 'redactedRequestState'])
@@ -401,12 +400,12 @@ function useShownValues(approval) {
   return { ...approval, ...shown.current };
 }
 
-/** What the tool may do, in sentences. */
+/** The dangers of the tool, in sentences. */
 function dangers({ tool }) {
   return tool ? levelsOf(tool.safetyTier, tool.destructive).map((level) => DANGERS[level].text).join(' ') : '';
 }
 
-/** Says what an override does; `undefined` where it does no more than an approval. */
+/** Describes the effect of an override; `undefined` if an approval has the same effect. */
 function overrides({ mayOverride, mayRespond, quorum, granted }) {
   if (!mayOverride) return undefined;
   const missing = quorum - granted;
@@ -456,15 +455,15 @@ function outcome({ it, own, gone }) {
         ? html`It expired <${Time} at=${it.expiresAt} /> without an answer. The tool does not run.`
         : html`${released}, but no call used it before it expired. The tool does not run.`;
     default:
-      if (gone) return 'It is no longer pending.';
+      if (gone) return 'It was answered or has expired.';
       if (own) return 'It is your own request: someone else has to answer it.';
       return it.whyNot ? html`You cannot answer this request: <bdi>${it.whyNot}</bdi>.` : 'You cannot answer this request.';
   }
 }
 
-/** How the call went. */
+/** The outcome of the call. */
 function Ran({ outcome: ended }) {
-  if (ended === undefined) return 'it is running, or its end is not recorded';
+  if (ended === undefined) return 'it is running, or its result is not recorded';
   const { status, durationMs, runId } = ended;
   const how = status === 'ok' ? 'ok' : 'and failed';
   const ran = may('audit:read') ? html`<a href=${href('record', ['run', runId])}>it ran</a>` : 'it ran';
@@ -490,7 +489,7 @@ function Hidden({ count, one }) {
   return html`<p class="problem-box">This call has ${plural(count, one)}, which this card does not show.</p>`;
 }
 
-/** The answers to questions of the tool, and its state: they come with a further round of a call. */
+/** The answers to the tool's questions, and its state: both belong to a later round of a call. */
 function Round({ approval }) {
   const { redactedInputResponses: shown, inputResponses: shape, requestStateBytes: bytes } = approval;
   const state = approval.redactedRequestState;
@@ -505,7 +504,7 @@ function Round({ approval }) {
     </dl>`}`;
 }
 
-/** Labelled fields where the operator shows their values; their shape otherwise. */
+/** Labelled values if the operator shows them; otherwise their types and sizes. */
 function Fields({ label, shown, shape }) {
   if (shown !== undefined && shown !== null && typeof shown === 'object') {
     const entries = Object.entries(shown);
@@ -526,7 +525,7 @@ function Fields({ label, shown, shape }) {
   </dl>`;
 }
 
-/** Words whose letters look like others. */
+/** Warns of words that mix alphabets with similar letters. */
 function Mixed({ approval }) {
   const { redactedArguments, redactedInputResponses, arguments: shape, inputResponses, tool } = approval;
   const texts = [redactedArguments, redactedInputResponses, shape, inputResponses, tool?.title];
@@ -553,7 +552,7 @@ function Votes({ votes }) {
   </ul>`;
 }
 
-/** Who answered, as far as the reader may know. */
+/** Who answered, if the reader may see it. */
 function Voter({ vote }) {
   if (vote?.principal === undefined) return html`<bdi class="strong">someone</bdi>`;
   return html`<${Person} name=${vote.principal} style="strong" />`;
@@ -563,7 +562,7 @@ function words(verdict) {
   return { grant: 'approved', reject: 'rejected', override: 'overrode', withdraw: 'withdrew' }[verdict] ?? verdict;
 }
 
-/** Takes back a grant that no call has used. The list is loaded again by the change. */
+/** Withdraws a grant that no call has used. The `live:approval` event then reloads the list. */
 function Withdraw({ approval }) {
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState();
@@ -585,7 +584,7 @@ function Decided({ change, who }) {
     ${(data) => {
       const list = data.approvals.filter((it) => it.state !== 'pending');
       if (list.length === 0)
-        return html`<${Empty} title="Nothing was decided yet">
+        return html`<${Empty} title="No decisions yet">
           <p class="muted">Requests of the last 30 days that you made or could answer are listed here.</p>
         <//>`;
       return html`<div class="table-box" tabindex="0" role="region" aria-label="Decided approvals">

@@ -1,6 +1,6 @@
-// Ready configurations of clients: for this screen, and for the pages of docs/guides/clients, which
-// the program writes. It reads this file as well, so all that follows the `=` is JSON. The lines of
-// a snippet belong together; `{at}` is the address of this server, `{key}` a key or a placeholder.
+// Ready configurations of clients, for this screen and for the generated pages of docs/guides/clients.
+// The program that writes those pages parses this file, so everything after the `=` must be JSON.
+// `{at}` is the address of this server, `{key}` a key or a placeholder.
 
 export const CLIENTS = [
   {

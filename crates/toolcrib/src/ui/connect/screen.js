@@ -1,4 +1,4 @@
-// Connect: pick a client, get its configuration with a key of its own, and see its first call.
+// Connect: pick a client, get its configuration with a separate key, and see its first call.
 import { html, useEffect, useRef, useState, announce, send, Badge, Button, Copy, Problem } from '../lib/ui.js';
 import { useDraft } from '../lib/drafts.js';
 import { ending, words } from '../lib/key-form.js';
@@ -42,7 +42,7 @@ function Steps({ client, who }) {
       ${may('keys:manage')
         ? html`<${KeyForClient} client=${client} who=${who} made=${made} onMade=${setMade} />`
         : html`<p class="note">
-            Ask whoever manages the keys of <bdi>${who.tenant}</bdi> for one, and replace${' '}
+            Get one from an administrator of <bdi>${who.tenant}</bdi>, and replace${' '}
             <code>YOUR_KEY</code> below. Do not share your own key with a client that others use.
           </p>`}
     </li>
@@ -66,7 +66,7 @@ function KeyForClient({ client, who, made, onMade }) {
   const [problem, setProblem] = useState();
   const [busy, setBusy] = useState(false);
   const done = useRef();
-  // The form that had the focus is gone.
+  // The focused form was removed.
   useEffect(() => made && done.current?.focus({ preventScroll: true }), [made]);
   if (made)
     return html`<p class="done" ref=${done} tabindex="-1">
@@ -77,7 +77,7 @@ function KeyForClient({ client, who, made, onMade }) {
     event.preventDefault();
     const scopes = words(form.scopes);
     if (form.roles.length + scopes.length === 0) {
-      setProblem('Say what the client may do: at least one role or scope.');
+      setProblem('Choose at least one role or scope for the client.');
       return;
     }
     setBusy(true);
@@ -98,14 +98,14 @@ function KeyForClient({ client, who, made, onMade }) {
       <span class="label">Scopes</span>
       <input class="input" value=${form.scopes} autocomplete="off" spellcheck=${false} placeholder="files:read"
         onInput=${(event) => setForm({ ...form, scopes: event.target.value })} />
-      <span class="hint">Separated by spaces; at most what you may do yourself.</span>
+      <span class="hint">Separated by spaces; only scopes that you have yourself.</span>
     </label>
     ${problem && html`<${Problem} text=${problem} />`}
     <div class="row"><${Button} kind="primary" busy=${busy} type="submit">Make a key for it<//></div>
   </form>`;
 }
 
-/** Looks at the last use of the key until there is one. */
+/** Polls the key until it has been used. */
 function FirstRequest({ id }) {
   const [seen, setSeen] = useState(false);
   useEffect(() => {
@@ -119,7 +119,7 @@ function FirstRequest({ id }) {
         setSeen(true);
         announce('The first request has arrived');
       } catch {
-        // The next look tries again.
+        // The next poll tries again.
       }
     }, EVERY_MS);
     return () => clearInterval(timer);

@@ -1,7 +1,6 @@
-// The addresses of screens, relative to the page: `#/SECTION/PART/…?filter=…`. An open tool keeps its own,
-// `#tool=NAME`.
+// The addresses of screens, relative to the page: `#/SECTION/PART/…?filter=…`, and
+// `#tool=NAME` for an open tool.
 
-/** Returns the address of a screen. */
 export function href(section, path = [], query = {}) {
   if (section === 'tools' && path.length > 0) return `#tool=${encodeURIComponent(path[0])}`;
   const parameters = new URLSearchParams();
@@ -14,7 +13,7 @@ export function href(section, path = [], query = {}) {
   return `#/${parts}${search === '' ? '' : `?${search}`}`;
 }
 
-/** Returns a condition of the record's query as text. */
+/** A condition of the record's query, such as `actor:ada`. */
 export function condition(field, value) {
   const plain = String(value).replaceAll('"', '');
   return /\s/.test(plain) ? `${field}:"${plain}"` : `${field}:${plain}`;

@@ -1,9 +1,9 @@
-// Words of commands for a shell, as people copy them.
+// Quotes words for commands that people copy into a shell.
 
-/** Returns a text as one word, in quotes. */
+/** A text as one word, in quotes. */
 export function quote(text) {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-/** Returns a text as one word, in quotes only if it needs them. */
+/** A text as one word, in quotes only if it needs them. */
 export const word = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : quote(text));

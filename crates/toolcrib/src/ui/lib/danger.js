@@ -16,7 +16,7 @@ export const DANGERS = {
   destructive: {
     word: 'destructive',
     tone: 'red',
-    text: 'May delete or overwrite things. What it removes may be gone for good.',
+    text: 'May delete or overwrite things, possibly for good.',
   },
   exec: {
     word: 'runs commands',
@@ -26,16 +26,16 @@ export const DANGERS = {
 };
 const LEVELS = { pure: 'read', read: 'read', write: 'write', exec: 'exec' };
 
-/** Returns the levels of danger that apply to a tool, the most important one first. */
+/** The danger levels of a tool, the most important one first. */
 export function dangersOf(tool) {
   const { tier } = classification(tool);
   const hint = (name) => own(tool.annotations, name) === true;
   const levels = levelsOf(tier, hint('destructiveHint'));
-  // Without the operator's tier, the upstream's own word is all there is.
+  // Without the operator's tier, the upstream's hint decides.
   return levels.length === 0 && hint('readOnlyHint') ? ['read'] : levels;
 }
 
-/** Returns the levels of a tier, and of the word of the upstream. */
+/** The danger levels of the operator's tier and the upstream's destructive hint. */
 export function levelsOf(tier, destructive) {
   const level = Object.hasOwn(LEVELS, tier ?? '') ? LEVELS[tier] : undefined;
   const levels = destructive ? ['destructive'] : [];
@@ -43,7 +43,7 @@ export function levelsOf(tier, destructive) {
   return levels;
 }
 
-/** Returns the operator's classification, as far as the server sends it. */
+/** The operator's classification, as far as the server sends it. */
 export function classification(tool) {
   const text = (key) => {
     const value = own(tool._meta, `toolcrib/${key}`);
@@ -56,7 +56,7 @@ export function classification(tool) {
     egress: text('egress'),
     hasCredential: own(tool._meta, 'toolcrib/credential') === true,
     tier: text('tier'),
-    /** The source of the tool; a server that does not name it sends at least its kind. */
+    /** The id of the tool's source, or its kind if the server sends no id. */
     source: text('sourceId') ?? text('source'),
     kind: text('sourceId') === undefined ? undefined : text('source'),
     approval: text('approval'),
@@ -69,7 +69,7 @@ export function needsApproval(tool) {
   return approval !== undefined && approval !== 'never';
 }
 
-/** Returns the reasons to confirm a run of this tool, or an empty list. */
+/** The reasons to confirm a run of this tool; may be empty. */
 export function reasonsToConfirm(tool) {
   return dangersOf(tool)
     .filter((level) => level !== 'read')

@@ -1,10 +1,10 @@
-// What a person has typed and not yet sent. It outlives the end of a sign-in, for the next sign-in of the
-// same person in this tab, and is gone once that person signs out or another one signs in.
+// Unsent form input. It survives an expired sign-in until the same person signs in again in this tab, and
+// is deleted when that person signs out or another one signs in.
 import { useEffect, useState } from './ui.js';
 import { state, on } from '../state.js';
 
 const drafts = new Map();
-/** Who typed them; undefined while there are none. */
+/** Who typed them; undefined if there are no drafts. */
 let owner;
 
 const person = () =>
@@ -19,12 +19,12 @@ on('who', () => {
   if (state.who !== undefined && person() !== owner) forget();
 });
 
-/** Returns what this person has typed at a place. */
+/** The draft of this person at a place. */
 export function draftOf(place) {
   return owner !== undefined && owner === person() ? drafts.get(place) : undefined;
 }
 
-/** Keeps what this person has typed at a place; undefined removes it. */
+/** Keeps a draft of this person at a place; undefined removes it. */
 export function keepDraft(place, value) {
   const now = person();
   if (now === undefined) return;
@@ -35,8 +35,7 @@ export function keepDraft(place, value) {
 }
 
 /**
- * A state of a form, which is kept at the end of a sign-in. A form that the person closes or leaves
- * begins anew.
+ * Form state that survives an expired sign-in. Closing or leaving the form resets it.
  */
 export function useDraft(place, initial) {
   const [value, setValue] = useState(
@@ -46,7 +45,7 @@ export function useDraft(place, initial) {
     setValue(next);
     keepDraft(place, next);
   };
-  // At the end of a sign-in the page has no principal: the draft stays.
+  // After a sign-in has expired, the page has no principal: the draft stays.
   useEffect(() => () => keepDraft(place, undefined), []);
   return [value, set];
 }

@@ -1,14 +1,14 @@
-// What a caller reads in place of a screen that it may not open.
+// Shown in place of a screen that the caller may not open.
 import { html } from './ui.js';
 
-/** `scopes` are those of which one is required; empty if there is no such screen. */
+/** One of `scopes` is required; empty if the screen does not exist. */
 export function Forbidden({ scopes }) {
   const isKnown = scopes.length > 0;
   return html`<div class="empty">
-    <h2>${isKnown ? 'Your key does not open this screen' : 'There is no such screen'}</h2>
+    <h2>${isKnown ? 'Your key does not open this screen' : 'Screen not found'}</h2>
     ${isKnown &&
     html`<p>It requires the scope ${scopes.map((scope, at) => html`${at > 0 && ' or '}<code>${scope}</code>`)}.
-      Whoever manages the keys of your tenant can give you a role with it.</p>`}
+      An administrator of your tenant can give you a role with it.</p>`}
     <p><a href="#">Go to the tools</a></p>
   </div>`;
 }

@@ -5,7 +5,7 @@ import { tokens, visible } from '../json.js';
 const HIGHLIGHT_LIMIT = 150_000; // one span per token: above this the page becomes slow
 
 export function JsonBlock({ value }) {
-  // The same elements, so that what is around them can be drawn again at no cost.
+  // Memoized, so that redrawing the surroundings is cheap.
   const code = useMemo(() => {
     const text = visible(value) ?? 'undefined';
     if (text.length > HIGHLIGHT_LIMIT) return html`<code>${text}</code>`;

@@ -1,20 +1,20 @@
-// What forms for a new key share.
+// Shared by the forms for a new key.
 
 const DAY = 86_400_000;
 
-/** Returns the texts of a field with several words. */
+/** The words of a field, separated by spaces or commas. */
 export function words(text) {
   return text.split(/[\s,]+/).filter((it) => it !== '');
 }
 
-/** Returns a name as a principal, which has no spaces. */
+/** A name as a principal, without spaces. */
 export function asPrincipal(name) {
   return name.trim().replace(/[^\w.@-]+/g, '-');
 }
 
 /**
- * Returns when a key for `days` ends (forever if it is empty): no later than the server lets the keys of
- * this caller end.
+ * The expiry of a key for `days` (never if it is empty), and not after the latest expiry that the server
+ * permits this caller.
  */
 export function ending(who, days) {
   const last = who.keysExpireBy === undefined ? Infinity : Date.parse(who.keysExpireBy);

@@ -1,10 +1,9 @@
-// What changed in a tool since it was approved: both forms side by side, and the approval.
+// The changes of a tool since its approval: both forms side by side, and buttons to approve the new one.
 import { html, useState, send, useData, Badge, Button, Loaded, Problem, Time } from './ui.js';
 import { visible } from '../json.js';
 import { ToolName } from './links.js';
 import { differences } from './diff.js';
 
-/** One tool: what changed, and its approval. */
 export function Change({ pin, onApproved }) {
   const [open, setOpen] = useState(false);
   const [busy, setBusy] = useState(false);

@@ -1,5 +1,5 @@
-// A change of the configuration: what it does to the file and to each role, and the button that writes
-// it. The server computes all of it; nothing is written before it was shown.
+// A configuration change: its effect on the file and on each role, and the button that writes it. The
+// server computes the effect. Every change is shown before it is written.
 import {
   html,
   announce,
@@ -38,7 +38,7 @@ function useProposal(changes, connect) {
 }
 
 /**
- * Shows what `changes` do and writes them. `connect` starts new sources to see their tools.
+ * Shows the effect of `changes`, and writes them. `connect` starts new sources to see their tools.
  * `onWritten` is called once the file is in place.
  */
 export function Proposal({ changes: wanted, connect = false, onWritten }) {
@@ -49,7 +49,7 @@ export function Proposal({ changes: wanted, connect = false, onWritten }) {
   const [written, setWritten] = useState();
   const [refused, setRefused] = useState();
   const done = useRef();
-  // The button that had the focus is gone.
+  // The focused button was removed.
   useEffect(() => written && done.current.focus(), [written]);
   const write = async () => {
     setBusy(true);
@@ -65,7 +65,7 @@ export function Proposal({ changes: wanted, connect = false, onWritten }) {
     return html`<div class="done" role="status" tabindex="-1" ref=${done} data-written>
       <strong>The configuration is written.</strong>${' '}
       <span>The server applies it within a second.
-        ${written.backup && html` The text before is in <code>${written.backup}</code>.`}</span>
+        ${written.backup && html` The previous text is in <code>${written.backup}</code>.`}</span>
     </div>
     ${newRoles(changes, proposal.data).map((it) => html`<${Next} key=${it.role} givers=${it} />`)}`;
   if (proposal.problem !== undefined)
@@ -104,7 +104,7 @@ function newRoles(changes, { givers = [] } = {}) {
   return givers.filter(({ role }) => isNew(role));
 }
 
-/** Says who can give a new role to keys, before it is written. */
+/** Shows, before the role is written, who can give it to keys. */
 function Givers({ givers: { role, caller, others } }) {
   const people = others?.map((name) => html`<bdi class="strong" key=${name}>${name}</bdi>`) ?? [];
   return html`<section class="form" aria-label=${`Who can give ${role}`} data-givers=${role}>
@@ -112,15 +112,15 @@ function Givers({ givers: { role, caller, others } }) {
     ${caller
       ? html`<p class="note">You can make keys with it, once it is written.</p>`
       : html`<p class="warn">
-          You cannot make keys with it. A key can have only roles that its creator has, and whoever has the
-          scope <code>*</code> has every role.${' '}
+          You cannot make keys with it. A key can have only roles that its creator has, and the
+          scope <code>*</code> includes every role.${' '}
           ${people.length > 0 ? html`${listed(people)} can, and so can the` : 'The'} operator of the
           server${people.length > 0 ? '' : ' can'}, on its machine.
         </p>`}
   </section>`;
 }
 
-/** What follows once a role is written: a key for the people that it is for. */
+/** The next step after a role is written: a key for its users. */
 function Next({ givers: { role, caller } }) {
   if (caller)
     return html`<div class="row end">
@@ -137,7 +137,7 @@ function Next({ givers: { role, caller } }) {
   </div>`;
 }
 
-/** A proposal in a dialog of its own. */
+/** A proposal in a dialog. */
 export function ProposalDialog({ title, changes, connect, onClose, onWritten, children }) {
   return html`<${Dialog} title=${title} onClose=${onClose} wide>
     ${children}
@@ -145,7 +145,7 @@ export function ProposalDialog({ title, changes, connect, onClose, onWritten, ch
   <//>`;
 }
 
-/** The tools that a role would reach without being made for them. */
+/** Warns of tools that a role would reach but the user did not name. */
 function Beyond({ reach, onSuggested }) {
   const { role, others, suggestion } = reach;
   return html`<div class="problem-box" role="alert" data-beyond=${role}><div>
@@ -174,8 +174,8 @@ function Effect({ preview }) {
     )}
     ${preview.sources.filter((it) => it.quarantined.length > 0).map(
       (it) => html`<p class="warn" key=${it.source} data-quarantined=${it.source}>
-        The change gives ${plural(it.quarantined.length, 'tool')} of <bdi class="mono">${it.source}</bdi> another
-        form: quarantined, so that no caller can use it, until the change is approved.</p>`,
+        The change alters ${plural(it.quarantined.length, 'tool')} of <bdi class="mono">${it.source}</bdi>:
+        quarantined and blocked for all callers until the change is approved.</p>`,
     )}
     ${preview.idleRules.map(
       (it) => html`<p class="warn" key=${it.source + it.pattern} data-idle=${it.pattern}>

@@ -2,20 +2,19 @@
 import { html, listed, plural, useData, useEffect, useState } from './ui.js';
 import { may } from '../state.js';
 
-/** How long the server may take to apply a role that was just written: in ms, and how often to look. */
+/** How often to poll for a newly written role, in ms, and how many times. */
 const EVERY_MS = 700;
 const LOOKS = 20;
 
 /**
- * `chosen` are the names of the chosen roles. `wanted` is a role to choose once the server has it: only
- * what the list shows is ever chosen.
+ * `chosen` are the names of the chosen roles. `wanted` is a role to choose once the server lists it.
  */
 export function RoleChoice({ who, chosen, onChange, wanted }) {
   const [turn, setTurn] = useState(0);
   const reads = may('roles:read');
   const found = useData('/v1/roles', { enabled: reads, key: String(turn) });
   const known = found.data?.roles ?? [];
-  // One's own role may grant nothing in the tenant, and is not listed then.
+  // The caller's own role is not listed if it has no effect in the tenant.
   const own = who.roles.filter((name) => !known.some((it) => it.name === name));
   const roles = [...known, ...own.map((name) => ({ name, mayGive: true }))];
   const given = roles.filter((it) => it.mayGive);
@@ -52,7 +51,7 @@ export function RoleChoice({ who, chosen, onChange, wanted }) {
         : html`The server has no role <bdi>${wanted}</bdi> for this tenant.`
     }</p>`}
     <p class="hint" data-others>
-      ${isLoaded && given.length === 0 && 'There is no role that you can give. '}
+      ${isLoaded && given.length === 0 && 'You cannot give any role. '}
       ${others.length === 0
         ? 'A key can have roles that its creator has.'
         : html`You cannot give ${listed(others.map(({ name }) => html`<bdi class="strong" key=${name}>${name}</bdi>`))}: a key can have only roles that its creator has, and the

@@ -1,7 +1,7 @@
-// What people saved for everyone of their tenant (`/v1/saved`): removing one, after a question.
+// Removes an item saved for the whole tenant (`/v1/saved`), after a confirmation.
 import { html, announce, send, useState, Button, Dialog, Problem } from './ui.js';
 
-/** `words` names the kind: "view", "call". `onRemoved` is called when it is gone. */
+/** `words` names the kind: "view", "call". `onRemoved` is called after the removal. */
 export function RemoveShared({ item, words, onClose, onRemoved }) {
   const [problem, setProblem] = useState();
   const [busy, setBusy] = useState(false);
@@ -9,7 +9,7 @@ export function RemoveShared({ item, words, onClose, onRemoved }) {
     setBusy(true);
     const reply = await send('DELETE', `/v1/saved/${encodeURIComponent(item.id)}`);
     setBusy(false);
-    // One that is gone already is what the user wants.
+    // A missing item (404) is the result that the user wants.
     if (reply.problem !== undefined && reply.status !== 404) return setProblem(reply.problem);
     announce(`The ${words} is removed`);
     onRemoved();

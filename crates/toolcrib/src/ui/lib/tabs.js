@@ -1,5 +1,5 @@
-// Tabs as the ARIA practices describe them: arrows move, one tab stop, panels are labelled. And the
-// switch between views of the same thing.
+// Tabs after the ARIA practices: arrow keys move, one tab stop, labelled panels. Also a switch between
+// views of the same content.
 import { html, useLayoutEffect, useRef, useState } from './ui.js';
 import { reveal } from '../dom.js';
 
@@ -30,8 +30,8 @@ export function TabBar({ label, tabs, open, onOpen, prefix }) {
 
 /**
  * Tabs with their panels. `tabs` are {id, label, view, style}. `view` is the content, or a function
- * that makes it when the tab is first open; then it stays, so that nothing in it is lost. `style` is
- * the class of the panel.
+ * that makes it when the tab first opens; it then stays, with all input. `style` is the class of the
+ * panel.
  */
 export function Tabs({ label, tabs, open = tabs[0].id, onOpen }) {
   const prefix = useRef();
@@ -51,13 +51,13 @@ export function Tabs({ label, tabs, open = tabs[0].id, onOpen }) {
   </div>`;
 }
 
-/** Tabs that remember themselves which one is open. */
+/** Tabs that keep track of the open one themselves. */
 export function OwnTabs(props) {
   const [open, setOpen] = useState(props.tabs[0].id);
   return html`<${Tabs} ...${props} open=${open} onOpen=${setOpen} />`;
 }
 
-/** A row of buttons of which one is pressed. `views` are [id, label]; `data-NAME` is the id. */
+/** A row of buttons, one of them pressed. `views` are [id, label]; `data-NAME` is the id. */
 export function Switch({ name, label, views, chosen, onChoose }) {
   return html`<div class="segmented" role="group" aria-label=${label}>
     ${views.map(([id, text]) => {

@@ -1,5 +1,5 @@
-// What a tool is called. Its name, as callers use it, identifies it on every screen; its title is the
-// upstream's own word, and is only shown after the name.
+// Names of tools. The name that callers use identifies a tool on every screen. Its title comes from the
+// upstream, and is shown only after the name.
 import { state } from '../state.js';
 import { own } from '../json.js';
 import { classification } from './danger.js';
@@ -17,7 +17,7 @@ function namesOf(list) {
   return known.get(list);
 }
 
-/** Returns the name that callers use for a tool id such as `mcp:files.read`. */
+/** The name that callers use for a tool id such as `mcp:files.read`. */
 export function toolName(id) {
   return namesOf(state.tools).ids.get(id) ?? id.replace(/^[a-z-]+:/, '').replace('.', '__');
 }
@@ -25,7 +25,7 @@ export function toolName(id) {
 /** Whether the list of the caller has a tool of this name. */
 export const isListed = (name) => namesOf(state.tools).names.has(name);
 
-/** Returns the words that a tool uses for itself; undefined if they say no more than its name. */
+/** The title that a tool gives itself; undefined if it repeats the name. */
 export function toolTitle(tool) {
   const text = [own(tool, 'title'), own(own(tool, 'annotations'), 'title')].find(
     (it) => typeof it === 'string' && it.trim() !== '',

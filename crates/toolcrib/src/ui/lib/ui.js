@@ -1,4 +1,4 @@
-// What every screen is made of. Text from the server becomes text nodes and attribute values:
+// The building blocks of all screens. Text from the server becomes text nodes and attribute values:
 // nothing here sets HTML. Invariant (I-53): hidden characters of a text that people read are drawn as
 // escapes, because every template is made by `html` of this module.
 import {
@@ -41,12 +41,12 @@ export function html(...parts) {
   return drawn(template(...parts));
 }
 
-/** The nodes that `drawn` has made: those of an inner template. */
+/** The nodes that `drawn` has made, for inner templates. */
 const known = new WeakSet();
 
 /**
- * Makes each node anew. A template keeps its parts that are the same each time, and such a part, once
- * drawn, would keep alive every element that was ever on the page with it.
+ * Copies each node. The template function caches its constant parts, and a cached node, once drawn, would
+ * keep alive every element ever shown with it.
  */
 function drawn(node) {
   if (typeof node === 'string') return visibleText(node);
@@ -67,8 +67,8 @@ function drawn(node) {
 }
 
 /**
- * A part of the page that changes at once when `draw` is called, so that the next line can move the
- * focus in it. Its element is the one with this `ref`; `view` returns the content.
+ * A part of the page that `draw` updates at once, so that the next line can move the focus in it. Its
+ * element is the one with this `ref`; `view` returns the content.
  */
 export function part(view) {
   let host;
@@ -81,7 +81,7 @@ export function part(view) {
   return { ref, draw, element: () => host };
 }
 
-/** A component that is drawn again unless `isSame(before, after)` says that its properties are the same. */
+/** A component that is redrawn unless `isSame(before, after)` is true for its properties. */
 export function unlessSame(view, isSame) {
   return class extends Component {
     shouldComponentUpdate(after) {
@@ -94,17 +94,17 @@ export function unlessSame(view, isSame) {
   };
 }
 
-/** How long to wait before a request that failed is repeated, in ms. */
+/** The pauses before a failed request is retried, in ms. */
 const PAUSES = [2_000, 5_000, 10_000, 30_000];
 
-/** Whether a request may succeed later: no answer, too many requests, or a failure of the server. */
+/** Whether a retry may succeed: no response, a timeout, too many requests, or a server failure. */
 const mayPass = (status) => status === 0 || status === 408 || status === 429 || status >= 500;
 
 /**
- * Loads `path` and loads it again when `key` changes, or after a failure that may pass. Returns {data,
- * problem, status, good, loading, reload}. The last data stays while newer data is loading or cannot be
- * loaded, so that nothing jumps and nothing typed is lost; `good` is when it was loaded. With `keep` it
- * stays for another path, too; `of` is the path that it is of.
+ * Loads `path`, and reloads it when `key` changes or after a temporary failure. Returns {data, problem,
+ * status, good, of, loading, reload}. The last data stays while newer data is loading or cannot be loaded,
+ * so that the layout and typed texts stay. `good` is the time when the data was loaded, `of` its path. With
+ * `keep` the data stays for another path, too.
  */
 export function useData(path, { key = '', enabled = true, keep = false } = {}) {
   const [state, setState] = useState({ loading: true });
@@ -247,7 +247,7 @@ const ICONS = {
   back: 'M15 5l-7 7 7 7',
   close: 'M6 6l12 12M18 6L6 18',
   plus: 'M12 5v14M5 12h14',
-  // How dangerous a tool is has a shape of its own, so that it does not depend on colour.
+  // Each danger level has a distinct shape, so that it does not depend on colour.
   read: 'M12 6a6 6 0 1 0 0 12 6 6 0 0 0 0-12',
   write: 'M12 5l8 14H4Z',
   destructive: 'M8.5 3.5h7l5 5v7l-5 5h-7l-5-5v-7ZM9 9l6 6M15 9l-6 6',
@@ -286,12 +286,12 @@ export function Skeleton({ rows = 6 }) {
   </div>`;
 }
 
-/** A designed state without content: what it is, and the next step. */
+/** An empty state: its reason, and the next step. */
 export function Empty({ title, children }) {
   return html`<div class="empty"><h2>${title}</h2>${children}</div>`;
 }
 
-/** What went wrong, and a way to try again. */
+/** A problem, and a button that retries. */
 export function Problem({ text, retry }) {
   return html`<div class="problem-box" role="alert">
     <p><${ServerText} text=${text} /></p>
@@ -306,13 +306,13 @@ export function ServerText({ text }) {
     .map((part, at) => (at % 2 === 1 ? html`<code key=${at}>${part}</code>` : html`${part}`));
 }
 
-/** Says since when what is shown is not current. */
+/** Shows since when the content is not current. */
 export function Stale({ of }) {
   const since = of.good?.toLocaleTimeString(undefined, { timeStyle: 'short' });
   return html`<p class="stale" role="status">Not current since ${since}, trying again. ${of.problem}</p>`;
 }
 
-/** Shows the state of `useData`, or its content. `keeps` is whether a refused request leaves the content. */
+/** Shows the content of `useData`, or its state. With `keeps`, the content stays if a request is invalid. */
 export function Loaded({ of, rows, keeps = false, children }) {
   const isStale = mayPass(of.status);
   // Always both, so that the content stays the same elements when it becomes stale.
@@ -322,7 +322,7 @@ export function Loaded({ of, rows, keeps = false, children }) {
   return html`<${Skeleton} rows=${rows} />`;
 }
 
-/** A button that copies a text, or what the function `text` returns at the click. */
+/** A button that copies `text`, or the result of the function `text` at the click. */
 export function Copy({ text, label = 'Copy', ...props }) {
   const [word, setWord] = useState(label);
   const timer = useRef();
@@ -337,9 +337,9 @@ export function Copy({ text, label = 'Copy', ...props }) {
 }
 
 /**
- * Opens a dialog as modal. Escape and a click outside of it close it, and so does the returned `close`;
- * `props` are for the element. The event of a closed dialog comes later, when another one may be open
- * already, so `onClose` is called at once and not by that event.
+ * Opens a dialog as modal. Escape, a click outside of it and the returned `close` close it; `props` are for
+ * the element. `onClose` is called at once: the `close` event of a dialog comes later, when another dialog
+ * may be open.
  */
 export function useModal(onClose) {
   const ref = useRef();

@@ -5,21 +5,21 @@ import { toolName } from '../lib/tool-name.js';
 const WIDTH = 800;
 const HEIGHT = 110;
 const LATENCY = 44;
-/** Tools and principals that are listed; the table of events has the others. */
+/** How many tools and principals are listed; the table of events has the others. */
 const SHOWN = 5;
 /** The results of calls, with the condition that selects them. */
 const RESULTS = [
   ['ok', 'succeeded', 'ok'],
   ['failed', 'failed', 'failed'],
   ['denied', 'denied', 'denied'],
-  ['approvalRequired', 'asked for approval', 'approval_required'],
+  ['approvalRequired', 'needed approval', 'approval_required'],
 ];
 
 const callsOf = (it) => RESULTS.reduce((sum, [result]) => sum + it[result], 0);
 
 /**
- * `onRange(from, to)` selects a part of the time; `onFilter(field, value)` adds a condition. `compared` has
- * the summary of the time `before`, and the `name` of that time.
+ * `onRange(from, to)` selects a time range; `onFilter(field, value)` adds a condition. `compared` has the
+ * summary of the period `before`, and its `name`.
  */
 export function Charts({ summary, compared, onRange, onFilter }) {
   const [asTable, setAsTable] = useState(false);
@@ -53,23 +53,23 @@ export function Charts({ summary, compared, onRange, onFilter }) {
   </section>`;
 }
 
-/** Says how the calls differ from those of the time before. */
+/** Compares the calls with those of the period before. */
 function comparison({ totals }, { before, name }) {
   const [now, then] = [callsOf(totals), callsOf(before.totals)];
-  if (now === 0 && then === 0) return `No calls ended, and none in ${name}.`;
-  if (then === 0) return `${plural(now, 'call')} ended, and none in ${name}.`;
+  if (now === 0 && then === 0) return `No calls finished in this period or in ${name}.`;
+  if (then === 0) return `${plural(now, 'call')} finished, compared with 0 in ${name}.`;
   const percent = Math.round((Math.abs(now - then) / then) * 100);
   const change =
     percent === 0 ? 'as many as' : `${number(percent)} % ${now > then ? 'more' : 'fewer'} than`;
   const failed = `${number(totals.failed)} failed and ${number(totals.denied)} denied, ${number(before.totals.failed)} and ${number(before.totals.denied)} then`;
-  return `${plural(now, 'call')} ended, ${change} the ${number(then)} in ${name}: ${failed}.`;
+  return `${plural(now, 'call')} finished, ${change} the ${number(then)} in ${name}: ${failed}.`;
 }
 
 function Bars({ summary, onRange }) {
   const { buckets } = summary;
   const step = summary.stepSecs * 1000;
   const time = (it) => new Date(it.from).getTime();
-  // The whole time that was chosen, so that a quiet part shows as a gap.
+  // The whole selected time, so that periods without calls show as gaps.
   const first = Math.floor(new Date(summary.from).getTime() / step) * step;
   const last = Math.max(new Date(summary.to).getTime(), time(buckets.at(-1)) + step);
   const count = Math.max(Math.ceil((last - first) / step), 1);
@@ -79,7 +79,7 @@ function Bars({ summary, onRange }) {
   const slowest = measured.length === 0 ? undefined : Math.max(...measured);
   const x = (it) => ((time(it) - first) / step) * wide;
   const y = (ms) => HEIGHT + 8 + LATENCY - (ms / Math.max(slowest, 1)) * LATENCY;
-  // A line joins neighbours only. A part without neighbours is a short line of its own.
+  // A line joins neighbouring buckets only. A bucket without neighbours gets a short line.
   const line = (name) => {
     const known = buckets.filter((it) => it[name] !== undefined);
     return known

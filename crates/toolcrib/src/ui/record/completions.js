@@ -1,16 +1,16 @@
-// What the last word of a query can become: names of fields, and values of what the caller sees.
+// Completions of the last word of a query: field names, and values that the caller may see.
 import { state } from '../state.js';
 import { classification } from '../lib/danger.js';
 import { NAMES } from './names.js';
 
-/** The most that are offered. */
+/** The most completions offered. */
 const MOST = 30;
 const FIELDS = ['actor:', 'tool:', 'source:', 'kind:', 'type:', 'status:', 'took:', 'run:', 'id:', 'after:', 'before:'];
 const STATUSES = ['ok', 'error', 'failed', 'denied', 'forbidden', 'rate_limited', 'approval_required', 'timeout'];
 const AGES = ['1h', '24h', '7d', '30d', 'today', 'yesterday'];
 const RUN_TIMES = ['>100ms', '>1s', '>10s', '<100ms'];
 
-/** Returns whole queries that begin with `text`; `summary` counts the events that match at present. */
+/** Returns whole queries that start with `text`. `summary` counts the events that match it now. */
 export function completions(text, summary) {
   const start = text.slice(0, text.search(/[^\s-]\S*$|$/));
   const word = text.slice(start.length);

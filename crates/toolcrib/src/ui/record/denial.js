@@ -1,5 +1,5 @@
-// Explains a denied call in one sentence: the scopes that were missing, the roles that have them, and who
-// can give them. The server explains the current state, so the sentence also says if a call would run now.
+// Explains a denied call in one sentence: the missing scopes, the roles that have them, and who can give
+// them. The server explains the current state, so the sentence also says if a call would run now.
 import { html, listed, useState, useData } from '../lib/ui.js';
 import { Person, RoleName, ToolName } from '../lib/links.js';
 import { toolName } from '../lib/tool-name.js';
@@ -13,10 +13,10 @@ const REASONS = {
   unlabelled: 'The tool has no scopes configured, so every call is denied.',
   policy: 'A policy forbids it.',
   undecided: 'The policies could not be evaluated, so every call is denied.',
-  unknown: 'There is no such tool for the caller.',
+  unknown: 'The tool does not exist for the caller.',
   forbidden: 'The caller may not use the tool.',
-  rate_limited: 'The caller has used up a rate. It may call again later.',
-  quota_exceeded: 'The caller has used up the quota of the day.',
+  rate_limited: 'The caller exceeded a rate limit. It may call again later.',
+  quota_exceeded: 'The caller exceeded the daily quota.',
 };
 
 /** Whether an event is a denial that can be explained. */
@@ -48,7 +48,7 @@ function Reason({ payload, code, facts }) {
   const isExplained = may('explain:others') && principal !== undefined && tool?.includes(':') === true;
   const search = new URLSearchParams({ tool, principal });
   const found = useData(`/v1/explain?${search}`, { enabled: isExplained });
-  // The event has what was missing then; the server explains what is missing now.
+  // The event has the scopes missing then; the server explains those missing now.
   const missing = lacked.length > 0 ? lacked : missingScopes(found.data);
   const roles = useData('/v1/roles', { enabled: missing.length > 0 && may('roles:read') }).data?.roles;
   if (isExplained && found.loading) return html`<p class="muted" role="status">Loading the explanation…</p>`;
@@ -63,14 +63,14 @@ function Reason({ payload, code, facts }) {
   </p>`;
 }
 
-/** Which roles have the missing scopes, as far as the reader may know, and who can give them. */
+/** The roles with the missing scopes, if the reader may see them, and who can give them. */
 function Remedy({ missing, roles }) {
   const all = (roles ?? []).filter(({ scopes }) => missing.every((scope) => scopes?.some((it) => covers(it, scope))));
   return html`${roles !== undefined &&
     (all.length === 0
       ? 'No role of this tenant has it. '
       : html`${all.length === 1 ? 'The role' : 'The roles'} ${listed(all.map(({ name }) => html`<${RoleName} key=${name} name=${name} />`))} ${all.length === 1 ? 'has' : 'have'} it. `)}
-    Whoever has it and the scope <code>keys:manage</code> can give it.`;
+    A caller with it and the scope <code>keys:manage</code> can give it.`;
 }
 
 function missingScopes(report) {
@@ -78,7 +78,7 @@ function missingScopes(report) {
   return (step?.details?.required ?? []).filter(({ grant }) => grant === null).map(({ scope }) => scope);
 }
 
-/** Whether a grant such as `files:*` gives a scope. Scopes that have to be named are no scopes of tools. */
+/** Whether a grant such as `files:*` includes a tool's scope. No tool requires a scope that must be named. */
 function covers(grant, scope) {
   return grant === '*' || grant === scope || (grant.endsWith(':*') && scope.startsWith(grant.slice(0, -1)));
 }

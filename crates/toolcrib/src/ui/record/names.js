@@ -1,5 +1,5 @@
-// How the record's words are shown to people.
-/** What people call the types of events. */
+// The record's words as people read them.
+/** The labels of event types. */
 export const NAMES = {
   'agent.toolCalled': 'call',
   'agent.toolReturned': 'result',

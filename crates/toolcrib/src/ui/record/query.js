@@ -1,11 +1,11 @@
 // The query of the record as a list of conditions, as the server reads it: `OR` joins two of them, `-`
-// or NOT turns one round, and quotes keep a value with spaces together.
+// or NOT negates one, and quotes keep a value with spaces together.
 import { condition } from '../lib/address.js';
 
-/** Returns the parts of a query: what stands between spaces. */
+/** The parts of a query, separated by spaces outside of quotes. */
 export const parts = (text) => text.match(/(?:[^\s"]|"[^"]*"?)+/g) ?? [];
 
-/** Returns the conditions of a query: each part, or several that `OR` joins. */
+/** The conditions of a query: single parts, or several joined by `OR`. */
 function groups(text) {
   const found = [];
   let joins = false;

@@ -39,7 +39,7 @@ import { Views } from './views.js';
 
 /** Events of one page. */
 const ROWS = 100;
-/** How long to wait after the last keystroke before a search. */
+/** The pause between the last keystroke and the search, in ms. */
 const PAUSE = 250;
 const RANGES = [
   ['1h', 'the last hour'],
@@ -48,7 +48,7 @@ const RANGES = [
   ['30d', 'the last 30 days'],
   ['all', 'all time'],
 ];
-/** The time before each range, with the name of that time. */
+/** The period before each range, with its name. */
 const BEFORE = {
   '1h': { from: '2h', to: '1h', name: 'the hour before' },
   '24h': { from: '48h', to: '24h', name: 'the 24 hours before' },
@@ -73,7 +73,7 @@ export function Record({ route, who }) {
     : html`<${Events} route=${route} who=${who} />`;
 }
 
-/** Returns the conditions as parameters. A time in the text replaces the range. */
+/** The conditions as parameters. A time in the text replaces the range. */
 function parameters(text, range) {
   const all = new URLSearchParams();
   if (text.trim() !== '') all.set('query', text.trim());
@@ -83,7 +83,7 @@ function parameters(text, range) {
   return all;
 }
 
-/** Returns the conditions for the time before the chosen one; `undefined` if there is no such time. */
+/** The conditions for the period before the chosen one; `undefined` if there is no period before it. */
 function parametersBefore(text, range) {
   const before = BEFORE[range];
   if (before === undefined || has(text, 'after', 'from', 'before', 'to')) return undefined;
@@ -92,19 +92,19 @@ function parametersBefore(text, range) {
   return all;
 }
 
-/** The columns of the table: what a row has there, to compare rows by it. */
+/** The columns of the table. `of` is the value of a row there, by which rows are sorted. */
 const COLUMNS = [
   { name: 'time', title: 'Time' },
   { name: 'event', title: 'Event', of: ({ event }) => NAMES[event.type] ?? event.type },
   { name: 'actor', title: 'Actor', of: ({ facts }) => facts?.principal ?? '' },
   { name: 'tool', title: 'Tool', of: ({ facts }) => toolName(facts?.tool ?? '') },
   { name: 'status', title: 'Status', of: (it) => `${it.facts?.status ?? ''} ${codeOf(it.event) ?? ''}` },
-  // The server finds the slowest of all events that match.
+  // Sorted by the server, over all matching events.
   { name: 'took', title: 'Took', right: true },
   { name: 'run', title: 'Run' },
 ];
 
-/** Returns the rows in the order of a column. Rows without a value come last. */
+/** Sorts rows by a column. Rows without a value come last. */
 function sorted(rows, column) {
   const { of } = COLUMNS.find((it) => it.name === column) ?? {};
   if (of === undefined) return rows;
@@ -131,7 +131,7 @@ function Events({ route }) {
   const sort = route.query.get('sort') ?? 'time';
   const order = sort === 'took' ? '&sort=slowest' : '';
   const found = useData(`/v1/events?limit=${ROWS}${order}&${search}`, { key: String(turn), keep: true });
-  // What is shown until the rows of another order are here.
+  // From the loaded rows, because those of another order may still be loading.
   const slowest = found.of?.includes('&sort=slowest') === true;
   const counted = useData(`/v1/events/summary?${search}`, { key: String(turn), keep: true });
   const before = parametersBefore(text, range);
@@ -149,7 +149,7 @@ function Events({ route }) {
   }, [text]);
   useEffect(() => {
     if (typed === text) return undefined;
-    // What is typed leaves one entry in the history, a click another one.
+    // Typing leaves one entry in the history, a click another one.
     const timer = setTimeout(() => {
       query(typed, range, { replace: typing.current });
       typing.current = true;
@@ -177,7 +177,7 @@ function Events({ route }) {
   const countFresh = async () => {
     const after = known.current;
     const reply = await send('GET', `/v1/events?limit=${ROWS}&after=${after}&${search}`);
-    // Meanwhile the table may have got them.
+    // The table may have loaded them meanwhile.
     if (reply.problem === undefined && after === known.current) setFresh(reply.data.events.length);
   };
   const more = async (cursor) => {
@@ -242,7 +242,7 @@ function Events({ route }) {
           const shown = slowest ? events : sorted([...older.entries, ...events].reverse(), sort);
           const next = slowest || !older.asked ? cursor : older.cursor;
           if (shown.length === 0 && next === undefined)
-            return html`<${Empty} title=${text === '' ? 'Nothing is recorded in this time' : 'No event matches'}>
+            return html`<${Empty} title=${text === '' ? 'No events in this period' : 'No event matches'}>
                 <p class="muted">${text === '' ? 'The next call of a tool appears here.' : 'Change the conditions, or the time.'}</p>
                 ${range !== 'all' && html`<${Button} onClick=${() => query(text, 'all')}>Search all time<//>`}
               <//>
@@ -272,10 +272,10 @@ function Events({ route }) {
   </div>`;
 }
 
-/** The parameters of the address. What they are without a choice is left out. */
+/** The parameters of the address. Defaults are left out. */
 const conditions = (q, time, by) => ({ q, range: time === '24h' ? '' : time, sort: by === 'time' ? '' : by });
 
-/** The query of the address of a view. Without a condition it has at least the time. */
+/** The address query of a view. Without a condition it has at least the range. */
 function viewQuery(text, range, sort) {
   const query = conditions(text, range, sort);
   const address = href('record', [], text === '' ? { ...query, range } : query);
@@ -289,7 +289,7 @@ function orderText(sort, slowest, shown) {
   return ` The ${plural(shown, 'event')} below ${shown === 1 ? 'is' : 'are'} sorted by ${sort}.`;
 }
 
-/** The heading of a column, which sorts the table by it. */
+/** A column heading that sorts the table. */
 function Heading({ of, sort, onSort }) {
   const { name, title, right } = of;
   const isSorted = sort === name;
@@ -373,14 +373,14 @@ function Run({ id }) {
     <${Loaded} of=${found}>
       ${({ events, cursor }) => {
         if (events.length === 0)
-          return html`<${Empty} title="There is no such run for you">
+          return html`<${Empty} title="Run not found">
             <p class="muted">
-              The link may be incomplete, the run may have passed its retention, or it is not of your tenant.
+              The link may be incomplete, the run may have passed its retention, or it belongs to another tenant.
             </p>
           <//>`;
         const began = new Date(events[0].event.timestamp).getTime();
         return html`<section class="panel padded">
-          <p class="muted">${cursor === undefined ? 'Began' : `The last ${number(events.length)} events, from`} <${Time} at=${events[0].event.timestamp} />.</p>
+          <p class="muted">${cursor === undefined ? 'Started' : `The last ${number(events.length)} events, from`} <${Time} at=${events[0].event.timestamp} />.</p>
           <ol class="timeline">
             ${events.map(({ event, facts = {} }) => {
               const { durationMs } = event.payload;

@@ -1,9 +1,9 @@
-// Checks the hash chain of the newest events in this page, and explains the result: the server's own
-// word is not needed for it.
+// Checks the hash chain of the newest events in the browser, without relying on the server's word, and
+// explains the result.
 import { html, useEffect, useState, number, plural, Button, Time } from '../lib/ui.js';
 import { request, problemText } from '../api.js';
 
-/** As many of the newest events are checked; `toolcrib audit verify` checks all. */
+/** How many of the newest events are checked; `toolcrib audit verify` checks all. */
 const MOST = 5000;
 const PAGE = 1000;
 const bytes = new TextEncoder();
@@ -85,7 +85,7 @@ async function checkpoints() {
   }
 }
 
-/** `now` is whether it begins by itself. */
+/** With `now`, the check starts by itself. */
 export function Verify({ now = false }) {
   const [state, setState] = useState({});
   const run = async () => {
@@ -99,7 +99,7 @@ export function Verify({ now = false }) {
   useEffect(() => {
     if (now) run();
   }, [now]);
-  // Browsers compute digests only on https and on this machine.
+  // Browsers compute digests only over https and on this machine.
   const possible = globalThis.crypto?.subtle !== undefined;
   return html`<div class="verify" role="status">
     ${possible
@@ -123,6 +123,6 @@ function Explained({ it }) {
       ? html`<span>Checkpoint ${number(it.checkpoint.number)}, signed <${Time} at=${it.checkpoint.time} />, covers them up to
           position ${number(it.checkpoint.position)}${it.unsigned > 0 ? `; the last ${plural(it.unsigned, 'event')} will be signed by the next one` : ''}.</span>`
       : html`<span>No checkpoint is signed yet.</span>`}${' '}
-    <span>Signatures, older events and a store that was set back: <code>toolcrib audit verify --anchor …</code></span>
+    <span>Signatures, older events and a rolled-back store: <code>toolcrib audit verify --anchor …</code></span>
   </p>`;
 }

@@ -1,5 +1,5 @@
-// Views of the record that people saved for everyone of their tenant who may read it. A view is the
-// query of the address, so opening one is following a link.
+// Saved views of the record, for everyone in the tenant who may read it. A view is an address query, so it
+// opens as a link.
 import {
   html,
   announce,
@@ -15,7 +15,7 @@ import {
 } from '../lib/ui.js';
 import { RemoveShared } from '../lib/shared-item.js';
 
-/** `query` is that of the present address. */
+/** `query` is the query of the current address. */
 export function Views({ query }) {
   const found = useData('/v1/saved?kind=view');
   const [open, setOpen] = useState(false);
@@ -45,7 +45,7 @@ export function Views({ query }) {
       <${Loaded} of=${found} rows=${1}>
         ${({ saved }) =>
           saved.length === 0
-            ? html`<p class="muted">Nobody has saved a view. “Save view” keeps the present filter under a name, for everyone who may read the record.</p>`
+            ? html`<p class="muted">No saved views yet. “Save view” keeps the current filter under a name, for everyone who may read the record.</p>`
             : html`<ul class="plain-list">${saved.map((it) => html`<${View} key=${it.id} it=${it} query=${query} onRemove=${() => setRemoving(it)} />`)}</ul>`}
       <//>
     </details>

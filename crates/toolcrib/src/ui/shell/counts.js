@@ -2,10 +2,10 @@
 import { state, on, emit, may } from '../state.js';
 import { request } from '../api.js';
 
-/** How often sources are looked at while the tab is visible: no change is sent for a broken one. */
+/** How often sources are loaded while the tab is visible: the server sends no event when one breaks. */
 const EVERY_MS = 30_000;
 
-/** Whether someone should look at a source. The server decides, also for `toolcrib sources check`. */
+/** Whether a source needs attention. The server decides, also for `toolcrib sources check`. */
 export const needsAttention = (source) => source.needsAttention === true;
 
 export function startCounts() {

@@ -1,6 +1,5 @@
-// The first steps of a server without sources: what to do, in the order in which it works, each step
-// ticked off as soon as it is done. Only callers that may read the sources see them: others cannot
-// know whether there are any.
+// The first steps of a server without sources, in working order, each ticked off when it is done. Only
+// callers who may read the sources see them: others cannot know whether there are any.
 import { html, announce, Copy } from '../lib/ui.js';
 import { state, on, emit, may } from '../state.js';
 import { request } from '../api.js';
@@ -10,13 +9,13 @@ import { hasGateway } from './session.js';
 
 const EVERY_MS = 2_000;
 
-/** While the steps are shown: what is done. */
+/** The progress of the steps, while they are shown. */
 let shown;
 let dismissed = false;
 let looking = false;
 let timer;
 
-/** Whether there are steps to show. `first-run` says that this, or a step, has changed. */
+/** Whether there are steps to show. The event `first-run` reports a change of this or of a step. */
 export function firstRun() {
   return shown !== undefined;
 }
@@ -40,7 +39,7 @@ function end() {
   emit('first-run');
 }
 
-/** Asks the server how far things are: at first whether it has sources at all. */
+/** Polls the server for the progress: at first whether it has any source. */
 async function look() {
   if (looking || dismissed || document.hidden || current().section !== 'tools') return;
   if (state.status !== 'ready' || !may('sources:read')) return;
@@ -52,7 +51,7 @@ async function look() {
   try {
     found = await facts(who);
   } catch {
-    found = undefined; // the next look tries again
+    found = undefined; // the next poll tries again
   }
   looking = false;
   if (state.who !== who || dismissed) return;
@@ -82,8 +81,8 @@ function update(done) {
   shown = done;
   emit('first-run');
   for (const [name, text] of [
-    ['source', 'The first source is there'],
-    ['key', 'The first key is made'],
+    ['source', 'The first source was added'],
+    ['key', 'The first key was created'],
     ['client', 'The first client is connected'],
   ])
     if (before && done[name] && !before[name]) announce(text);
@@ -101,7 +100,7 @@ export function FirstRun() {
   return html`<div class="card first-run">
     <h2>${all ? 'Everything is in place' : 'Three steps to the first call'}</h2>
     <p>
-      ${all && 'A client has reached this server with a key of its own.'}
+      ${all && 'A client has reached this server with its own key.'}
       ${!all && done.source && html`The tenant <bdi>${tenant}</bdi> has its first source.`}
       ${!done.source && html`No source supplies tools to the tenant <bdi>${tenant}</bdi> yet.`}
     </p>
@@ -119,7 +118,7 @@ export function FirstRun() {
       <//>
       <${Step} name="key" title="Make a key" done=${done.key}>
         ${may('keys:manage')
-          ? html`<p>Each client has a key of its own, with only the scopes that it needs.</p>
+          ? html`<p>Each client has its own key, with only the scopes that it needs.</p>
               <p><a class="button" href=${href('access')}>Open Access</a></p>
               <${Command} text=${`toolcrib keys create --name laptop --principal ada --tenant ${tenant} --scope 'tools:*'`} />`
           : html`<p>

@@ -16,13 +16,13 @@ const KEYS = [
     ['Ctrl Enter', 'run the open tool'],
   ]],
   ['Approvals', [
-    ['j, k', 'the next and the last request'],
-    ['a', 'approve the request that has the focus'],
+    ['j, k', 'the next and the previous request'],
+    ['a', 'approve the focused request'],
     ['r', 'reject it'],
   ]],
 ];
 
-/** Whether a key that was pressed belongs to what has the focus, or to another combination. */
+/** Whether a pressed key belongs to a focused field or dialog, or to another combination. */
 export function isTyping(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return true;
   return event.target.closest?.('input, textarea, select, dialog, [contenteditable]') != null;

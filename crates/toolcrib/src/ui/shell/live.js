@@ -1,17 +1,17 @@
-// The stream of changes: `catalog`, `approval` and `record`. Over HTTP/1.1 a browser opens six connections
-// to a host, and each stream takes one, so that all tabs of a caller share one stream: they elect a tab that
-// holds it and passes the changes on. Hidden tabs take no part, unless they notify.
+// The stream of changes: `catalog`, `approval` and `record`. Over HTTP/1.1 a browser opens only six
+// connections to a host, so all tabs of a caller share one stream: they elect a tab that holds it and
+// forwards the changes. Hidden tabs take no part, unless they notify.
 import { state, on, emit } from '../state.js';
 import { base, fetchWithKey } from '../api.js';
 
 const PAUSES = [500, 1_000, 2_000, 5_000, 15_000, 30_000];
-/** The server sends a comment every 5 s; a stream that is silent for longer is dead. */
+/** The server sends a comment every 5 s: a stream without data for this time is dead. In ms. */
 const SILENCE = 12_000;
 
-/** `open` is whether changes arrive at this moment, `heard` when the last one may have arrived. */
+/** `open`: whether changes arrive now. `heard`: when the last one may have arrived. */
 export const live = { open: false };
 
-/** The part of this tab; undefined while it takes none. */
+/** The membership of this tab; undefined while it takes no part. */
 let member;
 let notifies = false;
 
@@ -23,7 +23,7 @@ export function startLive() {
   document.addEventListener('visibilitychange', follow);
 }
 
-/** Whether changes arrive while the tab is hidden, too. */
+/** Sets whether changes also arrive while the tab is hidden. */
 export function setNotifying(value) {
   notifies = value;
   follow();
@@ -83,7 +83,7 @@ function setOpen(value, heard) {
   if (value) emit('live:open');
 }
 
-/** Holds the stream, and opens it again after an interruption, until the tab leaves. */
+/** Holds the stream, and reopens it after an interruption, until the tab leaves. */
 async function lead(mine) {
   mine.leads = true;
   for (let attempt = 0; !mine.signal.aborted; attempt += 1) {
@@ -99,7 +99,7 @@ async function lead(mine) {
   }
 }
 
-/** Waits; ends early when the browser is online again. */
+/** Waits `ms`, or until the browser is online again. */
 function pause(ms, signal) {
   if (signal.aborted) return undefined;
   return new Promise((resolve) => {

@@ -8,7 +8,7 @@ import { href } from '../lib/address.js';
 import { signOut } from './session.js';
 import { visibleSections } from './sections.js';
 
-/** Matches of each kind. */
+/** The most matches of each kind. */
 const MOST = 12;
 
 /** The actions, each a function or the address of a screen that runs it. */
@@ -46,7 +46,7 @@ function Search() {
   const managesKeys = may('keys:manage');
   const keys = useData('/v1/keys', { enabled: managesKeys }).data?.keys;
   const views = useData('/v1/saved?kind=view', { enabled: may('audit:read') }).data?.saved;
-  // Without the keys, the people are those who did something of late.
+  // Without the keys, the people are the recently active principals.
   const recent = useData('/v1/events/summary?from=24h&buckets=1', { enabled: !managesKeys && may('audit:read') }).data;
   const found = useMemo(() => {
     const named = views?.filter(({ query }) => query !== undefined);
@@ -87,11 +87,11 @@ function Search() {
         </li>`,
       )}
     </ul>
-    ${found.length === 0 && html`<p class="muted">Nothing matches.</p>`}
+    ${found.length === 0 && html`<p class="muted">No matches.</p>`}
   </dialog>`;
 }
 
-/** The things to go to and to do: each kind returns its items. A new kind joins this table. */
+/** The kinds of matches: each function returns its items. */
 const KINDS = [
   () => visibleSections().map(({ id, name }) => ({ name, kind: 'screen', address: href(id) })),
   ({ wanted }) =>
@@ -109,7 +109,7 @@ const KINDS = [
     })),
   ({ wanted, fits }) => {
     const tools = state.tools.filter((tool) => fits({ name: tool.name, title: toolTitle(tool) }));
-    // Names that begin with the text come first.
+    // Names that start with the text come first.
     tools.sort((a, b) => Number(!starts(a.name, wanted)) - Number(!starts(b.name, wanted)));
     return tools.slice(0, MOST).map((tool) => ({
       name: tool.name,

@@ -1,12 +1,12 @@
-// Who is signed in: with a key, which is in the memory of this page alone, or in a session, which stays
-// in all tabs of the browser until the user signs out.
+// The sign-in: with a key, kept only in the memory of this page, or with a session, which lasts in all tabs
+// of the browser until the user signs out.
 //
-// A session has a cookie that scripts cannot read, and a secret that is in the localStorage of this origin.
-// Each is worth nothing alone: browsers send a cookie to other ports of a host, too, and with requests of
-// other pages, which can neither read the secret nor send it.
+// A session has a cookie that scripts cannot read, and a secret in the localStorage of this origin. Both are
+// required: browsers also send a cookie to other ports of a host and with requests of other pages, but those
+// pages can neither read the secret nor send it.
 //
-// Invariant: the tabs show one session. When one tab ends it or begins another one, the others follow at
-// once and drop what they showed.
+// Invariant: all tabs show the same session. If one tab closes it or starts another one, the others follow
+// at once and drop their content.
 import { state, on, emit } from '../state.js';
 import { base, fetchWithKey, problemText, request } from '../api.js';
 import { byId } from '../dom.js';
@@ -16,13 +16,13 @@ const LINK = /^#sign-in=([\w-]{43})$/;
 const DAY = 24 * 60 * 60 * 1000;
 /** Whether the page's own server is a gateway, with `/v1`. */
 export const hasGateway = document.body.dataset.gateway === 'true';
-/** Whether a session is possible: if the server has them, and over https or on this machine. */
+/** Whether a session is possible: the server permits sessions, and the page uses https or this machine. */
 export const canStay = hasGateway && document.body.dataset.sessions === 'true' && window.isSecureContext;
 
 /** Whether the requests of the page have a credential. */
 export const isSignedIn = () => state.token !== '' || state.session !== '';
 
-/** Returns the secret of the session that the browser keeps; empty if it keeps none. */
+/** The session secret that the browser keeps; empty without a session. */
 export function storedSession() {
   try {
     return (canStay && localStorage.getItem(STORED)) || '';
@@ -41,7 +41,7 @@ function store(secret) {
   }
 }
 
-/** Makes the key of the page a session of the browser. Returns why that failed; undefined otherwise. */
+/** Turns the key of the page into a session. Returns the reason for a failure, or undefined. */
 export async function stay() {
   const { token } = state;
   let reply;
@@ -52,12 +52,12 @@ export async function stay() {
     return `The server could not be reached (${error.message}).`;
   }
   if (state.token !== token) return undefined; // the user has chosen another key meanwhile
-  if (reply.status === 401) return undefined; // the list of tools says that the key was not accepted
+  if (reply.status === 401) return undefined; // the list of tools shows that the key was rejected
   if (reply.status !== 201) return problemText(reply);
-  return begin(reply.data.secret) ? undefined : 'The browser keeps no data of this page.';
+  return begin(reply.data.secret) ? undefined : 'The browser blocks the storage of this page.';
 }
 
-/** Ends the session of the other tabs, which the next one replaces. */
+/** Closes the session of the other tabs before a new one replaces it. */
 async function endStored() {
   const secret = storedSession();
   if (secret === '') return;
@@ -65,7 +65,7 @@ async function endStored() {
   await fetch('/v1/sessions/current', { method: 'DELETE', headers });
 }
 
-/** Uses a session of the server from now on, in all tabs. */
+/** Starts to use a session, in all tabs. */
 function begin(secret) {
   if (!store(secret)) return false;
   clear();
@@ -74,7 +74,7 @@ function begin(secret) {
   return true;
 }
 
-/** Returns the secret of a link that signs in, and takes it out of the address. */
+/** Takes the secret of a sign-in link out of the address. */
 export function takeLink() {
   const link = LINK.exec(location.hash)?.[1];
   if (link !== undefined) history.replaceState(null, '', base);
@@ -98,7 +98,7 @@ export async function useLink(secret) {
     if (response.status === 201) {
       forget();
       if (begin(data.secret)) return;
-      problem = 'The browser keeps no data of this page, so the link cannot sign in. Use a key.';
+      problem = 'The browser blocks the storage of this page, so the link cannot sign in. Use a key.';
     } else problem = `${sentence(problemText({ status: response.status, data }))} Sign in with a key.`;
   } catch (error) {
     problem = `The server could not be reached (${error.message}).`;
@@ -119,29 +119,29 @@ export function signOut() {
   return ending;
 }
 
-/** Ends the session on the server, with the secret that the page still has. */
+/** Closes the session on the server, with the secret that the page still has. */
 async function endSession() {
   try {
     // Without the secret in localStorage no tab uses the session, whatever the server says.
     const { status } = await fetchWithKey('/v1/sessions/current', { method: 'DELETE', keepalive: true });
     if (status === 200 || status === 401) return;
   } catch {
-    // The session is over for this browser, and says so.
+    // The session is over for this browser. The message follows.
   }
   state.signInProblem = {
-    text: 'You are signed out in this browser. The server could not be told: the session is in Access until it expires.',
+    text: 'You are signed out in this browser. The server could not close the session: it stays in Access until it expires.',
   };
   emit('providers');
 }
 
-/** Drops everything that the credential showed. */
-/** Takes every credential out of the page. */
+/** Removes every credential from the page. */
 function clear() {
   byId('token').value = '';
   state.token = '';
   state.session = '';
 }
 
+/** Drops the credentials and everything that they showed. */
 function forget() {
   emit('signed-out');
   clear();
@@ -158,7 +158,7 @@ function leave() {
 
 let ending;
 
-/** At its end a credential stays on no screen. The address stays, for the next sign-in. */
+/** Closes the sign-in when the credential expires. The address stays, for the next sign-in. */
 function watchEnd() {
   clearTimeout(ending);
   const end = Date.parse(state.who?.expiresAt);
@@ -168,19 +168,19 @@ function watchEnd() {
   ending = setTimeout(left > DAY ? watchEnd : expire, Math.max(Math.min(left, DAY), 0));
 }
 
-/** The other tabs find that out themselves, and keep what was typed there, too. */
+/** The other tabs notice the expiry themselves, and keep their drafts, too. */
 function expire() {
   const at = new Date(state.who.expiresAt).toLocaleTimeString();
-  over(`Your sign-in ended at ${at}. Sign in again to go on where you were.`);
+  over(`Your sign-in expired at ${at}. Sign in again to continue where you were.`);
 }
 
-/** Ends a session that the server no longer accepts, in all tabs. */
+/** Closes a session that the server rejects, in all tabs. */
 function ended() {
   store('');
-  over('Your sign-in has ended. Sign in again to go on where you were.');
+  over('Your sign-in has expired or was revoked. Sign in again to continue where you were.');
 }
 
-/** Ends the sign-in that the server no longer accepts. Typed texts stay for the next one of the same person. */
+/** Closes the sign-in and shows why. Drafts stay for the next sign-in of the same person. */
 function over(text) {
   state.signInProblem = { text };
   clear();
@@ -190,7 +190,7 @@ function over(text) {
   emit('reload');
 }
 
-/** Follows another tab that has ended the session or begun another one. */
+/** Follows another tab that has closed the session or started another one. */
 function follow({ key }) {
   if ((key !== STORED && key !== null) || state.token !== '') return;
   const next = storedSession();
@@ -220,7 +220,7 @@ export function startSession() {
     const loads = state.status === 'loading' || state.status === 'ready';
     if (loads && isSignedIn() && state.who === undefined) identify();
     if (state.status !== 'signin') return;
-    // The credential has expired or was revoked: nothing that it showed stays.
+    // The credential has expired or was revoked: remove everything that it showed.
     if (state.session !== '') {
       ended();
     } else if (state.who !== undefined) {
@@ -234,7 +234,7 @@ let identifying;
 
 const credential = () => `${state.token}\n${state.session}`;
 
-/** Finds out who is signed in. A credential that the server refuses is left to the list of tools. */
+/** Identifies the caller. The list of tools handles a rejected credential. */
 export async function identify() {
   const own = credential();
   if (identifying === own) return;

@@ -17,7 +17,7 @@ import { Keys, isTyping, startKeys } from './keys.js';
 import { live, startLive } from './live.js';
 import { Palette, startPalette } from './palette.js';
 
-/** How long changes may be missing before the page says so, in ms. */
+/** How long the stream of changes may be closed before the page shows it, in ms. */
 const GAP = 3_000;
 
 /** `modules` load the screens, by section. */
@@ -52,7 +52,7 @@ export function startShell(modules) {
   addEventListener('hashchange', () => draw(true));
   document.addEventListener('keydown', shortcut);
   draw();
-  // While the server says who is signed in. A caller that may not open the screen sees nothing of it.
+  // Loads while the server identifies the caller. A caller who may not open the screen never sees it.
   const { section } = current();
   if (isSignedIn() && SECTIONS.some((it) => it.id === section) && section !== 'tools') load(section);
 }
@@ -77,7 +77,7 @@ function Count({ of, word }) {
   return of > 0 && html`<span class="count" aria-label=${`${of} ${word}`}>${number(of)}</span>`;
 }
 
-/** Says that changes do not arrive, once that lasts. */
+/** Shows that changes have not arrived for a while. */
 function Offline() {
   const since = useRef();
   if (live.open || document.hidden) since.current = undefined;
@@ -91,7 +91,7 @@ function Account() {
   const [open, setOpen] = useState(false);
   const menu = useRef();
   const { who } = state;
-  // With the menu, not after the next frame: a key may come before that.
+  // Together with the menu, not after the next frame: a key may be pressed before that.
   useLayoutEffect(() => {
     if (!open) return undefined;
     const leave = (event) => {
@@ -107,7 +107,7 @@ function Account() {
       removeEventListener('pointerdown', leave);
     };
   }, [open]);
-  // The menu of one sign-in is not open at the next one.
+  // The menu is closed at the next sign-in.
   useLayoutEffect(() => setOpen(false), [who === undefined]);
   if (!who) return html`<${Providers} />`;
   return html`<div class="account" ref=${menu}>
@@ -137,13 +137,13 @@ function Account() {
       <button type="button" class="button" id="sign-out" onClick=${signOut}>Sign out</button>
       ${
         who.auth === 'token' &&
-        html`<p class="muted">This ends your session here. The one at the identity provider stays.</p>`
+        html`<p class="muted">This signs you out here. Your session at the identity provider stays.</p>`
       }
     </div>`}
   </div>`;
 }
 
-/** Makes the key of this tab a session of the browser. */
+/** Turns the key of this tab into a session. */
 function Stay() {
   const [problem, setProblem] = useState();
   return html`<button type="button" class="button" id="stay-signed-in"
@@ -160,7 +160,7 @@ const SIGNED_IN = {
   token: () => 'a token of the identity provider',
 };
 
-/** Sign-in from the header, where anonymous callers see tools instead of the card for sign-in. */
+/** Sign-in buttons in the header, for anonymous callers who see tools and no sign-in card. */
 function Providers() {
   if (isSignedIn() || state.status !== 'ready') return null;
   return state.providers.map(
@@ -198,7 +198,7 @@ async function showScreen(moved) {
   }
   load(section);
   let Screen;
-  host.ariaBusy = 'true'; // what it still shows is the former screen
+  host.ariaBusy = 'true'; // it still shows the former screen
   try {
     Screen = await loaded.get(section);
   } catch (error) {
@@ -216,11 +216,11 @@ async function showScreen(moved) {
 function load(section) {
   if (loaded.has(section)) return;
   const screen = screens[section]();
-  screen.catch(() => {}); // the one that shows the screen says so
+  screen.catch(() => {}); // `showScreen` shows the failure
   loaded.set(section, screen);
 }
 
-/** Moves the focus, if what had it is gone, to where the user went. */
+/** Moves the focus to `to` if the focused element is gone. */
 function rescueFocus(to) {
   const at = document.activeElement;
   if (at === null || at === document.body || !at.checkVisibility()) to?.focus({ preventScroll: true });
@@ -232,7 +232,7 @@ function scopesOf(id) {
   return [scope, or].filter((it) => it !== undefined);
 }
 
-/** What is pending is in the title of the tab. */
+/** Shows the number of pending approvals in the title of the tab. */
 function badge(section) {
   const name = SECTIONS.find((it) => it.id === section)?.name;
   const heading = document.querySelector('h1').textContent;

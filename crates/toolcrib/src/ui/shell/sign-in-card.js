@@ -1,4 +1,4 @@
-// The card of the sign-in: what the user came for, the field for a key, and the identity providers.
+// The sign-in card: its purpose, the field for a key, and the identity providers.
 import { html, useEffect, useEvents, useLayoutEffect, useRef, useState, Icon } from '../lib/ui.js';
 import { state } from '../state.js';
 import { placeForm, returnForm } from '../auth.js';
@@ -6,7 +6,7 @@ import { current } from './routes.js';
 import { canStay, hasGateway } from './session.js';
 import { signInWith } from './sign-in.js';
 
-/** A name from the address is cut there: anybody can write an address. */
+/** Longer names from the address are cut: anyone can write an address. */
 const MAX_NAME = 80;
 
 export function SignIn() {
@@ -18,7 +18,7 @@ export function SignIn() {
     addEventListener('hashchange', again);
     return () => removeEventListener('hashchange', again);
   }, []);
-  // The form moves with what is typed in it, and is back in the header when the card goes.
+  // The form moves with its input, and goes back to the header when the card closes.
   useLayoutEffect(() => {
     placeForm(slot.current);
     return returnForm;
@@ -62,7 +62,7 @@ export function SignIn() {
   </div>`;
 }
 
-/** What the address leads to, in words. The page does not know whether it exists. */
+/** The purpose of the sign-in, from the address. The page cannot know whether its target exists. */
 function purpose() {
   const tool = /^#tool=(.+)$/.exec(location.hash);
   if (tool) return html`Sign in to see the tool ${named(decoded(tool[1]))}.`;

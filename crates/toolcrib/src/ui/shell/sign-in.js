@@ -1,8 +1,8 @@
 // Sign-in with an identity provider: an authorization code with PKCE. The secrets of a running sign-in
 // are in the sessionStorage of this tab, and the server exchanges the code.
 //
-// Invariant: an answer counts only with the state of the sign-in that this tab began last, once. The
-// page goes back to the address it had then, which is kept here and never taken from the answer.
+// Invariant: a response is accepted once, and only with the state of this tab's latest sign-in. The page
+// goes back to its earlier address, which is kept here and never taken from the response.
 import { state, emit } from '../state.js';
 import { base, problemText, request } from '../api.js';
 import { byId } from '../dom.js';
@@ -24,7 +24,7 @@ const REFUSALS = {
   unauthorized_client:
     'The identity provider does not let this server sign people in. The operator has to register it.',
   temporarily_unavailable: 'The identity provider is busy at this moment. Try again soon.',
-  server_error: 'The identity provider has a fault of its own. Try again later.',
+  server_error: 'The identity provider has an internal error. Try again later.',
 };
 
 export const isReturning = () => location.pathname === CALLBACK;
@@ -73,7 +73,7 @@ export async function signInWith(issuer) {
   if (/^https?:\/\//i.test(data.url)) location.assign(data.url);
 }
 
-/** Ends the sign-in whose answer is in the address: with a token, and in a session if the user chose that. */
+/** Finishes the sign-in whose response is in the address. Starts a session if the user chose that. */
 export async function finish() {
   const answer = new URLSearchParams(location.search);
   const running = take();
@@ -89,18 +89,18 @@ export async function finish() {
 
 async function result(running, answer) {
   if (running === undefined || answer.get('state') !== running.state) {
-    const text = 'This answer does not belong to a sign-in that this tab began. Sign in again.';
+    const text = 'This response does not belong to a sign-in of this tab. Sign in again.';
     return { problem: { text } };
   }
   const from = answer.get('iss');
   if (from === null ? running.namesIssuer : from !== running.issuer) {
-    const text = 'The answer is of another identity provider than the one that you chose. Sign in again.';
+    const text = 'The response is from another identity provider than the one you chose. Sign in again.';
     return { problem: { text } };
   }
   const error = answer.get('error');
   if (error !== null) return { problem: refusal(error, answer.get('error_description')) };
   const code = answer.get('code');
-  if (code === null) return { problem: { text: 'The answer of the identity provider has no code. Sign in again.' } };
+  if (code === null) return { problem: { text: 'The response of the identity provider has no code. Sign in again.' } };
   const { issuer, verifier, nonce } = running;
   const redirectUri = location.origin + CALLBACK;
   const { data, problem } = await post('token', { issuer, code, verifier, nonce, redirectUri });
@@ -145,7 +145,7 @@ function take() {
   }
 }
 
-/** Whether an address is one of this page: its path, with or without the last slash. */
+/** Whether an address belongs to this page: the same path, with or without the last slash. */
 function isOwn(link) {
   if (typeof link !== 'string') return false;
   const path = link.split(/[?#]/, 1)[0];

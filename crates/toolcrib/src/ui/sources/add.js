@@ -85,7 +85,7 @@ export function AddSource({ config, onClose, onWritten }) {
         <input class="input" id="source-name" value=${form.name} onInput=${set('name')} required autofocus
           pattern="[a-z0-9_\\-]{1,32}" title="Lower-case letters, digits, _ and -, at most 32"
           autocomplete="off" spellcheck=${false} placeholder="files" />
-        <span class="hint">It becomes the beginning of every tool name. Lower-case letters, digits, _ and -.</span>
+        <span class="hint">Every tool name starts with it. Lower-case letters, digits, _ and -.</span>
       </label>
       <label>
         <span class="label">${kind.label}</span>
@@ -158,7 +158,7 @@ function Grant({ found, config, onReady }) {
     <label>
       <span class="label">Role that may use it</span>
       <select class="input" id="source-role" value=${role} onChange=${(event) => setRole(event.target.value)}>
-        <option value="">none for now</option>
+        <option value="">no role for now</option>
         ${roles.map((it) => html`<option key=${it.name} value=${it.name}>${it.name}</option>`)}
         <option value="+">a new role…</option>
       </select>
@@ -203,7 +203,7 @@ function Grant({ found, config, onReady }) {
   </form>`;
 }
 
-/** The tools with what their own words say. */
+/** The tools, and what each says about itself. */
 export function Tools({ tools }) {
   return html`<div class="table-box short" tabindex="0" role="region" aria-label="Tools of the source">
     <table class="table">

@@ -1,4 +1,4 @@
-// Changes and removes what the configuration has: sources, rules and toolsets.
+// Changes and removes sources, rules and toolsets of the configuration.
 import { html, useState, Badge, Button, Dialog } from '../lib/ui.js';
 import { isObject, own } from '../json.js';
 import { useDraft } from '../lib/drafts.js';
@@ -6,10 +6,10 @@ import { ToolName } from '../lib/links.js';
 import { Proposal, ProposalDialog } from '../lib/proposal.js';
 import { lineOf, wordsOf } from './words.js';
 
-/** What the server shows in place of a value that may be a secret, or of a part of it. */
+/** The server's masks for a value, or a part of it, that may be a secret. */
 const MASKS = ['***', '[redacted]'];
 
-/** A text as JSON, if it is, or as a text. */
+/** The value of a text that is JSON; otherwise the text itself. */
 function valueOf(text) {
   if (text.trim() === '') return null;
   try {
@@ -19,7 +19,7 @@ function valueOf(text) {
   }
 }
 
-/** The server merges tables, so that a member which is gone has to be removed by `null`. */
+/** The server merges tables, so `null` must remove each missing member. */
 function withRemoved(before, after) {
   if (!isObject(before) || !isObject(after)) return after;
   const removed = Object.keys(before).filter((key) => !Object.hasOwn(after, key));
@@ -59,7 +59,7 @@ export function ChangeSource({ source, onClose, onWritten }) {
         <span class="label">${main === 'command' ? 'Command' : main === 'url' ? 'Address' : 'OpenAPI document'}</span>
         <input class="input mono" value=${where} disabled=${hasMask(before)} required
           onInput=${(event) => setWhere(event.target.value)} />
-        ${hasMask(before) && html`<span class="hint">A part of it may be a secret, so it is changed in the file alone.</span>`}
+        ${hasMask(before) && html`<span class="hint">A part of it may be a secret: change it in the file.</span>`}
       </label>`}
       ${others.map(
         ([key, it]) => html`<label key=${key}>
@@ -158,7 +158,7 @@ function RuleDialog({ source, glob, rule, onClose, onWritten }) {
             <span class="label">Approval</span>
             <select class="input" value=${form.approval} onChange=${set('approval')}>
               <option value="">as it is</option>
-              <option value="always">a person must consent to every call</option>
+              <option value="always">a person must approve every call</option>
               ${form.approval === 'conditional' && html`<option value="conditional">depends on the arguments</option>`}
               <option value="never">calls run at once</option>
             </select>

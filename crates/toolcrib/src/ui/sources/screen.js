@@ -92,7 +92,7 @@ export function Sources({ route }) {
       const source = data.sources.find((it) => it.id === id);
       return source
         ? html`<${One} source=${source} reload=${found.reload} config=${config.data} onWritten=${onWritten} />`
-        : html`<${Empty} title="There is no such source for you">
+        : html`<${Empty} title="Source not found">
             <p class="muted">
               The link may be incomplete, the source may have been removed, or it has nothing for your tenant.
             </p>

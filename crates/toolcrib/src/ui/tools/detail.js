@@ -189,7 +189,7 @@ function Failed({ name, failure }) {
   if (failure.status === 404) {
     const all = html`<button type="button" class="button" onClick=${toList}>All tools</button>`;
     const why = isSignedIn() && html`<${Why} name=${name} />`;
-    return html`<${Notice} title="No such tool" actions=${all} more=${why}>
+    return html`<${Notice} title="Tool not found" actions=${all} more=${why}>
       There is no tool named <bdi class="mono">${name}</bdi> here, or your key does not show it.
     <//>`;
   }

@@ -101,7 +101,7 @@ function describe(outcome) {
     },
     403: { title: executionDisabled(reply) ? 'Execution is switched off' : 'Not allowed', text },
     404: {
-      title: 'No such tool',
+      title: 'Tool not found',
       text: 'The server no longer has this tool, or your key has no access to it.',
     },
     413: { title: 'Too large', text },
