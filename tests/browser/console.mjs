@@ -252,7 +252,7 @@ await check('sources show their health and limits', async () => {
   truthy(/ready/.test(await page.textContent('tr[data-source="demo"]')), 'state');
   await page.click('tr[data-source="demo"] a');
   await page.getByText('Limits', { exact: true }).waitFor();
-  await page.getByText('Every tool is as it was approved.').waitFor();
+  await page.getByText('Every tool has its approved form.').waitFor();
   await close();
 });
 

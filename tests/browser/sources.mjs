@@ -226,7 +226,7 @@ command = [${JSON.stringify(process.execPath)}, "turns.mjs"]
   await card.getByText('Show what changed').click();
   await card.getByText('"Plans a week."').waitFor();
   await keep.click();
-  await page.getByText('Every tool is as it was approved.').waitFor();
+  await page.getByText('Every tool has its approved form.').waitFor();
   // Both forms are approved now, and a third one is not.
   writeFileSync(wording, 'Plans a day.');
   await new Promise((done) => setTimeout(done, 2500));

@@ -6,7 +6,7 @@ export const DANGERS = {
   read: {
     word: 'read',
     tone: 'blue',
-    text: 'Only reads or computes. It changes nothing.',
+    text: 'Only reads or computes. It makes no changes.',
   },
   write: {
     word: 'write',

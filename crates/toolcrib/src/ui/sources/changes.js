@@ -10,9 +10,9 @@ export function Changes({ source, onApproved }) {
       ${({ pins }) => {
         const waiting = pins.filter((it) => it.sourceId === source && it.state !== 'approved');
         if (waiting.length === 0)
-          return html`<p class="muted">Every tool is as it was approved.</p>`;
+          return html`<p class="muted">Every tool has its approved form.</p>`;
         return html`<p class="note">
-            ${plural(waiting.length, 'tool differs', 'tools differ')} from what was approved. A changed
+            ${plural(waiting.length, 'tool differs', 'tools differ')} from the approved form. A changed
             description or schema can turn a harmless tool into another one: read what changed first.
           </p>
           ${waiting.map(

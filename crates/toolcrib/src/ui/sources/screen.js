@@ -28,7 +28,7 @@ import { ChangeSource, Rules, ToolsetDialog } from './change.js';
 import { Changes } from './changes.js';
 import { notOffered } from './not-offered.js';
 
-/** What the breaker of a source lets through. */
+/** The states of a breaker: tone and words. */
 const BREAKERS = {
   off: ['grey', 'off'],
   closed: ['green', 'closed'],
@@ -36,11 +36,11 @@ const BREAKERS = {
   open: ['red', 'open'],
 };
 
-/** A figure of calls; the server does not show those of other tenants. */
+/** A number of calls. The server omits it if other tenants call the source, too. */
 const figure = (value) =>
   value === undefined ? html`<span class="muted" title="Other tenants call it too">hidden</span>` : number(value);
 
-/** While the screen is visible. */
+/** How often the screen reloads while it is visible. */
 const EVERY_MS = 5_000;
 
 const TONES = { starting: 'blue', ready: 'green', degraded: 'red', stopped: 'grey' };
@@ -65,7 +65,7 @@ function verdict(sources, bad, toolsets = []) {
   const parts = [
     bad.length > 0 && `${number(bad.length)} of ${all} ${bad.length === 1 ? 'needs' : 'need'} attention`,
     starting > 0 && `${number(starting)} of ${all} ${starting === 1 ? 'is' : 'are'} starting`,
-    unresolved > 0 && `${plural(unresolved, 'entry of a toolset matches', 'entries of toolsets match')} nothing`,
+    unresolved > 0 && `${plural(unresolved, 'entry of a toolset matches', 'entries of toolsets match')} no tool`,
   ].filter(Boolean);
   return parts.length === 0 ? `${all}, all healthy.` : `${parts.join('; ')}.`;
 }
@@ -94,7 +94,7 @@ export function Sources({ route }) {
         ? html`<${One} source=${source} reload=${found.reload} config=${config.data} onWritten=${onWritten} />`
         : html`<${Empty} title="Source not found">
             <p class="muted">
-              The link may be incomplete, the source may have been removed, or it has nothing for your tenant.
+              The link may be incomplete, the source may have been removed, or it does not serve your tenant.
             </p>
             <p><a href=${href('sources')}>All sources</a></p>
           <//>`;
@@ -173,7 +173,7 @@ function All({ data, config, onWritten }) {
     html`${!config && html`<h3 class="screen-head">Toolsets</h3>`}
       <div class="table-box" tabindex="0" role="region" aria-label="Toolsets">
         <table class="table">
-          <thead><tr><th>Toolset</th><th class="right">Tools for you</th><th class="right">Entries that match nothing</th>${config && html`<th>Actions</th>`}</tr></thead>
+          <thead><tr><th>Toolset</th><th class="right">Tools for you</th><th class="right">Entries without a match</th>${config && html`<th>Actions</th>`}</tr></thead>
           <tbody>
             ${toolsets.map(
               (it) => html`<tr key=${it.name}>
@@ -210,7 +210,7 @@ function Breaker({ breaker }) {
   return html`<${Badge} tone=${tone}><bdi>${word}</bdi>${some}<//>`;
 }
 
-/** Has the tools of a source discovered again. */
+/** Starts a new discovery of the tools of a source. */
 function RefreshNow({ source, reload }) {
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState();
@@ -272,7 +272,7 @@ function One({ source, reload, config, onWritten }) {
           <dt>Last error</dt>
           <dd>${source.lastError
             ? html`<${Time} at=${source.lastError.at} />: <bdi>${source.lastError.message}</bdi>`
-            : html`<span class="muted">none since the start</span>`}</dd>
+            : html`<span class="muted">no error since the start</span>`}</dd>
         </dl>
       </section>
       <section class="panel padded">
@@ -311,7 +311,7 @@ function Log({ source }) {
     <${Loaded} of=${found} rows=${3}>
       ${({ lines }) =>
         lines.length === 0
-          ? html`<p class="muted">It has written nothing since its handshake.</p>`
+          ? html`<p class="muted">No lines since its handshake.</p>`
           : html`<pre class="lines" tabindex="0">${lines
               .map((it) => `${it.at}  ${it.line}`)
               .join('\n')}</pre>`}

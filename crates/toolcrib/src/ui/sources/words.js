@@ -25,7 +25,7 @@ export function wordsOf(text) {
   return words;
 }
 
-/** Returns `words` as one line. */
+/** Joins words into one line. */
 export function lineOf(words) {
   const plain = (word) => /^[\w@%+=:,./*-]+$/.test(word);
   const quoted = (word) => `"${word.replace(/(["\\])/g, '\\$1')}"`;

@@ -1,4 +1,4 @@
-// The About tab: what a tool does, how dangerous it is, what it needs, and how it came here.
+// The About tab: description, danger, requirements and origin of a tool.
 import { html, useData } from '../lib/ui.js';
 import { DANGERS, classification, dangersOf } from '../lib/danger.js';
 import { state, may } from '../state.js';
@@ -14,15 +14,15 @@ const APPROVALS = {
   always: 'Each call waits until another person agrees.',
 };
 const REPEATS = {
-  deterministic: 'The same arguments give the same result, and nothing changes.',
-  idempotent: 'Repeating a call under the same idempotency key changes nothing more.',
+  deterministic: 'The same arguments give the same result, without side effects.',
+  idempotent: 'Repeating a call with the same idempotency key has no further effect.',
   'non-deterministic': 'Every call counts.',
 };
 const HINTS = [
-  ['readOnlyHint', true, 'changes nothing'],
+  ['readOnlyHint', true, 'makes no changes'],
   ['destructiveHint', true, 'may delete or overwrite'],
-  ['destructiveHint', false, 'deletes and overwrites nothing'],
-  ['idempotentHint', true, 'repeating a call changes nothing more'],
+  ['destructiveHint', false, 'does not delete or overwrite'],
+  ['idempotentHint', true, 'repeating a call has no further effect'],
   ['openWorldHint', false, 'talks to no outside system'],
   ['openWorldHint', true, 'talks to outside systems'],
 ];
@@ -36,8 +36,8 @@ export function About({ tool }) {
   const hints = HINTS.filter(([name, value]) => own(tool.annotations, name) === value);
   const version = /@([^@]+)$/.exec(otcId ?? '')?.[1];
   return html`<div class="about">
-    <section class="panel-box" aria-label="What it does">
-      <h3>What it does</h3>
+    <section class="panel-box" aria-label="Description">
+      <h3>Description</h3>
       ${
         tool.description === ''
           ? html`<p class="muted">Its author wrote no description.</p>`
@@ -57,8 +57,8 @@ export function About({ tool }) {
         html`<p class="muted">Its author says, unverified: ${hints.map(([, , text]) => text).join('; ')}.</p>`
       }
     </section>
-    <section class="panel-box" aria-label="What it needs">
-      <h3>What it needs</h3>
+    <section class="panel-box" aria-label="Requirements">
+      <h3>Requirements</h3>
       <dl class="about-facts">
         ${
           toolId !== undefined &&

@@ -1,5 +1,5 @@
-// The marks under the name of an open tool: how dangerous it is, and the hints of its upstream
-// (`annotations`), which nobody verified.
+// The marks under the name of an open tool: how dangerous it is, and the unverified hints of its
+// upstream (`annotations`).
 import { html, Level } from '../lib/ui.js';
 import { own } from '../json.js';
 import { dangersOf, needsApproval } from '../lib/danger.js';
@@ -10,14 +10,14 @@ const HINTS = [
     value: true,
     label: 'read-only',
     color: 'green',
-    title: 'The upstream says: changes nothing',
+    title: 'The upstream says: makes no changes',
   },
   {
     name: 'idempotentHint',
     value: true,
     label: 'idempotent',
     color: 'blue',
-    title: 'The upstream says: repeating a call changes nothing more',
+    title: 'The upstream says: repeating a call has no further effect',
   },
   {
     name: 'openWorldHint',

@@ -58,7 +58,7 @@ function Frame({ label, note, copy, children }) {
   </section>`;
 }
 
-/** By kind: {note, view, copy} of a block, or undefined if it is not what its kind says. */
+/** By kind: {note, view, copy} of a block, or undefined if the block does not match its kind. */
 const KINDS = new Map([
   ['text', (block) => (typeof block.text === 'string' ? textBlock(block.text) : undefined)],
   ['image', (block) => imageBlock(block.mimeType, block.data)],
@@ -90,7 +90,7 @@ function LongText({ text }) {
     }`;
 }
 
-/** Returns the parsed value when a text is a JSON object or array. */
+/** Returns the value of a text if it is a JSON object or array. */
 function jsonIn(text) {
   if (!/^\s*[{[]/.test(text)) return undefined;
   try {

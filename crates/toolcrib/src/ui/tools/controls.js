@@ -1,12 +1,12 @@
 // The controls of a form, one per kind of value. A control shows `value` and calls `set` with a new
-// one; null is a value that has not been given yet.
+// one; null means that no value was given yet.
 import { html, useEffect, useState } from '../lib/ui.js';
 import { exactNumber, own, parseJson, parseProblem, pretty } from '../json.js';
 import { enumTitles, enumValues } from './schema.js';
 
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 const INPUT_TYPES = { email: 'email', uri: 'url', url: 'url', date: 'date' };
-/** A list of at most so many values is shown as a whole. */
+/** Lists of at most this many values are shown as a whole. */
 const FEW = 4;
 
 function example(simple) {
@@ -77,7 +77,7 @@ function offset(date) {
   return `${minutes < 0 ? '-' : '+'}${two(minutes / 60)}:${two(minutes % 60)}`;
 }
 
-/** Text that is not a number is sent as it is, so that the server's validator reports it. */
+/** Text other than a number is sent unchanged, so that the server's validator reports it. */
 export function NumberControl({ id, simple, value, set, ...marks }) {
   const shown = value === null ? '' : typeof value === 'string' ? value : JSON.stringify(value);
   const [text, setText] = useState(shown);

@@ -18,7 +18,7 @@ let loading;
 let failed;
 let page;
 
-/** What an open tool is made of, which the list does not need. */
+/** Loads the module of the open tool, which the list does not need. */
 function loadPage() {
   page ??= import('./tool-view.js').then((it) => it.createToolView);
   page.catch(() => {
@@ -108,7 +108,7 @@ function Pane({ name, isSignedOut, view }) {
     </div>`;
 }
 
-/** A place for an element that stays when it leaves the page. */
+/** A place for an element that is kept when it leaves the page. */
 function Kept({ element }) {
   const host = useRef();
   useLayoutEffect(() => host.current.replaceChildren(element), [element]);
@@ -147,7 +147,7 @@ async function load(name) {
   }
 }
 
-/** The detail, with the list's classification where the detail has none. */
+/** The detail, completed with the list's entry of the tool. */
 function merge(name, detail) {
   const summary = state.tools.find((tool) => tool.name === name);
   return {
@@ -158,7 +158,7 @@ function merge(name, detail) {
   };
 }
 
-/** Compares an open tool with the server after a refresh of the list; what was entered stays. */
+/** Compares an open tool with the server after a refresh of the list; the input stays. */
 async function refresh(name, view) {
   view.confirm();
   const again = () => {

@@ -19,7 +19,7 @@ export function Editor({ of }) {
 export function createEditor({ schema, onChange, title = 'Arguments' }) {
   const root = isObject(schema) ? schema : {};
   const simple = simplify(root, root);
-  // As text the arguments start from exactly the required keys; a form begins with its groups open.
+  // As text the arguments start with exactly the required keys; a form starts with its groups open.
   const startText = pretty(prefill(simple, root));
   const startForm = () => {
     const start = formStart(simple, root);
@@ -59,7 +59,7 @@ export function createEditor({ schema, onChange, title = 'Arguments' }) {
       <p class="field-error" role="alert" hidden=${problem === undefined}>${problem}</p>`,
   );
 
-  /** Shows the arguments in the present mode from their start. */
+  /** Draws the arguments anew in the current mode. */
   function start() {
     problem = undefined;
     if (mode === 'form')
@@ -117,12 +117,12 @@ export function createEditor({ schema, onChange, title = 'Arguments' }) {
     onChange();
   }
 
-  /** What is wrong before anything is sent: fields that are empty or do not parse. */
+  /** The problems that are known before sending: fields that are empty or do not parse. */
   function problems() {
     return mode === 'form' ? form.localProblems() : [];
   }
 
-  /** What was typed, for `restore`; undefined if nothing was. */
+  /** The typed arguments, for `restore`; undefined without input. */
   function draft() {
     if (mode === 'json') return text === startText ? undefined : { text };
     return touched ? { args: JSON.stringify(form.value()) } : undefined;
@@ -148,7 +148,7 @@ export function createEditor({ schema, onChange, title = 'Arguments' }) {
     return JSON.stringify(form.sendable());
   }
 
-  /** The arguments for a snippet: those that were given so far, or undefined. */
+  /** The arguments given so far, for a snippet; undefined if the text does not parse. */
   function compact() {
     if (mode === 'form') return JSON.stringify(form.sendable({ given: true }));
     return parseProblem(text) ? undefined : JSON.stringify(parseJson(text));

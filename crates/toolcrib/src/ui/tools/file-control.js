@@ -1,14 +1,14 @@
-// A value that is a file in base64: chosen from this machine, or pasted.
+// A file as a base64 value: chosen from this machine, or pasted.
 import { html, announce, useState } from '../lib/ui.js';
 import { formatBytes } from '../lib/format.js';
 import { own } from '../json.js';
 
-/** What a server accepts at most, if the page does not know. */
+/** The assumed limit for a request body, if the page does not know the server's limit. */
 const DEFAULT_BODY = 1 << 20;
-/** The bytes of a body for its other members. */
+/** The bytes reserved for the other members of a body. */
 const REST = 4_096;
 const TEXTUAL = /^(text\/|application\/(json|xml|x-www-form-urlencoded|yaml)\b)|\+(json|xml|yaml)\b/i;
-/** As connectors for OpenAPI describe files that may have a name and a type. */
+/** How OpenAPI connectors describe files with an optional name and type. */
 const NAMED = 'data:TYPE;name=NAME;base64,';
 const TYPED = 'data:TYPE;base64,';
 
@@ -86,7 +86,7 @@ export function FileControl({ id, value, set, form, ...marks }) {
   </div>`;
 }
 
-/** The browser encodes, because a file can have a million bytes. */
+/** Encodes with `FileReader`, because a file can have a million bytes. */
 function base64Of(file) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();

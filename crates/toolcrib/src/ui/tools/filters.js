@@ -39,7 +39,7 @@ const FACETS = [
     text: () => 'in quarantine',
   },
 ];
-const NEEDS_TWO = new Set(['source', 'kind', 'egress']); // a single value would filter nothing
+const NEEDS_TWO = new Set(['source', 'kind', 'egress']); // filtering by a single value has no effect
 
 const EGRESS = {
   none: 'no network',
@@ -81,12 +81,12 @@ export function startFilters() {
   on('who', draw);
 }
 
-/** Where the calls of a tool go, in words. */
+/** The network access of a tool, in words. */
 export function egressText(value) {
   return EGRESS[value] ?? value;
 }
 
-/** Returns the tools that match the chips and the search, best name matches first. */
+/** The tools that match the chips and the search, best name matches first. */
 export function visibleTools() {
   const words = wordsOf(state.query);
   const passing = state.tools.filter(passesFacets);
@@ -100,7 +100,7 @@ export function visibleTools() {
   return named.concat(others);
 }
 
-/** Returns the tools with these ids that pass the chips, in this order. */
+/** The tools with these ids that pass the chips, in this order. */
 export function toolsById(ids) {
   const byToolId = new Map(state.tools.map((tool) => [classification(tool).toolId, tool]));
   return ids
@@ -108,7 +108,7 @@ export function toolsById(ids) {
     .filter((tool) => tool !== undefined && passesFacets(tool));
 }
 
-/** Returns [key, name, note, tools] for each group, in order; one group without a name for none. */
+/** Returns [key, name, note, tools] for each group, in order. Without grouping: one group without a name. */
 export function grouped(tools) {
   if (view.group === 'none') return [[undefined, undefined, undefined, tools]];
   const groups = new Map();
@@ -223,7 +223,7 @@ function draw() {
   host.hidden = folded || !ready;
   byId('filter-toggle').hidden = !ready;
   if (ready && (needsPins() || !host.hidden)) loadPins();
-  // Counting takes a while with thousands of tools, so it is done when someone looks.
+  // Counting thousands of tools takes a while, so it waits until the filters are visible.
   if (!host.hidden) {
     render(html`${FACETS.map((facet) => html`<${Facet} key=${facet.id} facet=${facet} />`)}<${ViewRow} />`, host);
   }
@@ -239,7 +239,7 @@ function drawToggle() {
 function Facet({ facet }) {
   const chosen = state.filters.get(facet.id);
   const counts = new Map(countsOf(facet));
-  // A chosen value without tools stays, so that it can be taken back.
+  // A chosen value without tools stays, so that it can be deselected.
   for (const value of chosen ?? []) if (!counts.has(value)) counts.set(value, 0);
   if (counts.size === 0 || (NEEDS_TWO.has(facet.id) && counts.size < 2)) return null;
   const values = [...counts]
@@ -265,7 +265,7 @@ function Facet({ facet }) {
   </div>`;
 }
 
-/** By facet: the list of tools that was counted, and how many of them have each value. */
+/** By facet: the counted list of tools, and how many of them have each value. */
 const counted = new Map();
 
 on('pins', () => counted.clear());

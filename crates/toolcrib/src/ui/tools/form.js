@@ -1,7 +1,7 @@
 // A form generated from a schema. It edits one arguments object in place and calls `onChange`.
 //
 // Invariant: the form sends only the values of its fields and never adds keys by itself. Required
-// groups begin open; optional fields are added by the user, and left out again while they are empty.
+// groups start open; optional fields are added by the user, and omitted while they are empty.
 import { html, part, Icon } from '../lib/ui.js';
 import { isObject, own, pointerJoin, pointerParts, setKey } from '../json.js';
 import {
@@ -48,7 +48,7 @@ export function createForm({ schema, args, onChange }) {
     adders: new Map(),
     /** By path: the alternative that the user chose. */
     choices: new Map(),
-    /** By path: a text that is not JSON. */
+    /** By path: why a text is not JSON. */
     problems: new Map(),
     /** By path: messages of the validator. */
     errors: new Map(),
@@ -70,7 +70,7 @@ export function createForm({ schema, args, onChange }) {
     ref,
     key: serial,
     value: () => context.value,
-    /** What only this page can know: JSON that does not parse, and fields that were not filled in. */
+    /** Problems that only this page can know: JSON that does not parse, and missing values. */
     localProblems: () => [
       ...[...context.problems].map(([path, message]) => ({ path, message })),
       ...missing(context),
@@ -78,7 +78,7 @@ export function createForm({ schema, args, onChange }) {
     /** Whether a field holds a text that does not parse. */
     isBroken: (path) => context.problems.has(path),
     sendable: (options) => sendable(context, options),
-    /** Returns the errors, by path, in words for people. */
+    /** Shows the errors of the validator at their fields, or at the nearest field around them. */
     showErrors: (errors) => {
       context.errors = new Map();
       for (const { path, message } of errors) {
@@ -88,7 +88,7 @@ export function createForm({ schema, args, onChange }) {
       draw();
     },
     focus: (path) => focus(context, path),
-    /** Returns whether there is something to focus. */
+    /** Focuses the first control. Returns whether there is one. */
     focusFirst: () => {
       const first =
         element().querySelector('input, textarea, select') ?? element().querySelector('button');
@@ -183,13 +183,13 @@ function Fields({ simple, value, path, context, depth }) {
   </div>`;
 }
 
-/** A constant that has its value needs no field. */
+/** A constant with its value needs no field. */
 function isFixed(schema, value, context) {
   const simple = simplify(schema, context.root);
   return Object.hasOwn(simple, 'const') && JSON.stringify(simple.const) === JSON.stringify(value);
 }
 
-/** Gives an entry another name, at the same place. */
+/** Renames an entry, at the same place. */
 function rename(object, from, to, path, context) {
   if (to === from || to === '' || Object.hasOwn(object, to)) return;
   const entries = Object.entries(object);
@@ -237,7 +237,7 @@ function Choice({ simple, value, set, path, context, depth, labelledby }) {
     context.choices.set(path, next);
     const branch = alternative(simple, options[next], context.root);
     const start = formStart(branch, context.root, depth);
-    // What both forms have is kept.
+    // Fields of both forms keep their values.
     if (isObject(start) && isObject(value)) {
       for (const [key, property] of Object.entries(propertiesOf(branch))) {
         const fixed = Object.hasOwn(simplify(property, context.root), 'const');
@@ -422,8 +422,7 @@ function missing(context) {
 }
 
 /**
- * The arguments without optional fields that were added and left empty; with `given`, also without
- * required ones.
+ * The arguments without empty optional fields; with `given`, also without empty required ones.
  */
 function sendable(context, { given = false } = {}) {
   const copy = structuredCloneJson(context.value);

@@ -1,4 +1,4 @@
-// The Calls tab: what the user saved, what was called on this page, and what the record holds.
+// The Calls tab: saved calls, calls made on this page, and calls in the record.
 import { html, useReducer } from '../lib/ui.js';
 import { formatMs } from '../lib/format.js';
 import { hasGateway, isSignedIn } from '../shell/session.js';
@@ -23,7 +23,7 @@ export function Calls({ tool, calls, visit, open, rerun }) {
       <h3>Saved in this browser</h3>
       ${
         saved.length === 0
-          ? html`<p class="muted">Nothing is saved. “Save call” under the arguments keeps them here, without secrets.</p>`
+          ? html`<p class="muted">No saved calls yet. “Save call” under the arguments keeps them here, without secrets.</p>`
           : html`<ul class="history saved">
               ${saved.map(
                 ({ name, args }) =>

@@ -47,7 +47,7 @@ function rowsOf(value) {
 
 /**
  * The tables of a value: of a list of objects, or of each such list in an object, whose other members
- * are {facts}. `undefined` if it has none.
+ * are {facts}. `undefined` without a table.
  */
 function tablesOf(value) {
   const rows = rowsOf(value);
@@ -111,7 +111,7 @@ function Table({ rows, label, depth }) {
   </div>`;
 }
 
-/** A value in a table. A list of objects opens as a table of its own, another branch as a tree. */
+/** A value in a table. A list of objects opens as a nested table, another branch as a tree. */
 function Cell({ value, name, depth }) {
   const [isOpen, setOpen] = useState(false);
   if (!isBranch(value) || isEmpty(value)) return html`<bdi>${cellText(value)}</bdi>`;

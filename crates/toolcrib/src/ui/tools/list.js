@@ -27,7 +27,7 @@ const HEAD = 30;
 const ROW = { comfortable: 56, compact: 32 };
 /** Rows drawn above and below the window. */
 const BEYOND = 10;
-/** After the last keystroke, before the server is searched. */
+/** The pause between the last keystroke and the search by the server, in ms. */
 const SEARCH_PAUSE = 200;
 const SEARCH_LIMIT = 30;
 
@@ -41,7 +41,7 @@ const space = { current: undefined };
 let wanted = [];
 /** The index of the row that the keyboard is on. */
 let active = -1;
-/** What the server found: {query, ids}. */
+/** The matches of the server: {query, ids}. */
 let found;
 
 let reload;
@@ -87,7 +87,7 @@ export function startList(actions) {
 
 function draw({ toTop = false } = {}) {
   const host = byId('tools');
-  // While a list is refreshed the former one stays, so that nothing moves under the pointer.
+  // During a refresh the former list stays, so that rows do not move under the pointer.
   const ready = state.status === 'ready' || (state.status === 'loading' && state.tools.length > 0);
   host.setAttribute('aria-busy', String(state.status === 'loading'));
   byId('refresh').hidden = state.status === 'signin' || state.status === 'idle';
@@ -123,7 +123,7 @@ function countText(ready) {
   return (filtersActive() ? `${number(shown)} of ${total}` : total) + skipped + stale + coming;
 }
 
-/** What is in the place of the list when it has no rows. */
+/** Shown in place of a list without rows. */
 function Note({ ready }) {
   const again = (word) => html`<button type="button" class="button" onClick=${reload}>${word}</button>`;
   if (ready && state.tools.length > 0)
@@ -162,12 +162,12 @@ function Note({ ready }) {
 }
 
 function whyNone() {
-  if (firstRun()) return 'The first steps say how to get some.';
+  if (firstRun()) return 'The first steps show how to add some.';
   if (!isSignedIn()) return 'This server offers no tools.';
-  return 'The key is valid, but none of its scopes grants a tool.';
+  return 'The key is valid, but its scopes grant no tool.';
 }
 
-/** The rows: heads of groups, tools, and what only the server found. */
+/** The rows: heads of groups, tools, and matches of the server alone. */
 function rowsOf(tools) {
   const list = [];
   const tool = (it, from) => ({ key: `t:${it.name}`, tool: it, from });
@@ -198,7 +198,7 @@ function place() {
   rows.forEach((row, at) => {
     tops[at + 1] = tops[at] + (row.tool ? height : HEAD);
   });
-  // At once, because a shorter list is scrolled back.
+  // Set at once, because a shorter list is scrolled back.
   if (space.current) space.current.style.height = `${tops[rows.length]}px`;
 }
 
@@ -213,10 +213,10 @@ function schedule() {
   });
 }
 
-/** The part of the list that is on screen: in the pane, or in the page where the pane is not one. */
+/** The visible part of the list: in the pane, or in the page if the pane does not scroll. */
 function visiblePart() {
   const box = byId('tools').getBoundingClientRect();
-  // Before the first rows the list begins at the top.
+  // Before the first rows the list starts at the top.
   const top = space.current?.getBoundingClientRect().top ?? box.top;
   return [Math.max(box.top, 0) - top, Math.min(box.bottom, innerHeight) - top];
 }
@@ -232,7 +232,7 @@ function rowAt(position) {
   return low;
 }
 
-/** Brings the document in line with the window. The row with the focus always stays in it. */
+/** Draws the rows near the window. The row with the focus always stays in the document. */
 function paint() {
   if (rows.length === 0) return;
   const [top, bottom] = visiblePart();
@@ -265,7 +265,7 @@ function headOf(position) {
   return at;
 }
 
-/** The head of the group at the top of the window, which a list of placed rows cannot keep itself. */
+/** The head of the group at the top of the window: placed rows cannot be sticky. */
 function Sticky({ row, hidden }) {
   return html`<div class="group-stick" aria-hidden="true" hidden=${hidden || row.tool !== undefined}>
     ${!row.tool && html`<${Head} row=${row} />`}
@@ -282,7 +282,7 @@ function Head({ row: { head, note, count, key } }) {
 
 const placed = (at) => ({ transform: `translateY(${tops[at]}px)` });
 
-/** Moves the focus to a row that is in the document. */
+/** Moves the focus to a drawn row. */
 function focusDrawn(at) {
   space.current.children[wanted.indexOf(at)]?.querySelector('button').focus({ preventScroll: true });
 }
@@ -398,7 +398,7 @@ function searchServer() {
   }, SEARCH_PAUSE);
 }
 
-/** The tools that only the server found for the present search. */
+/** The tools that only the server found for the current search. */
 function serverMatches(local) {
   if (found === undefined || found.query !== state.query.trim()) return [];
   const here = new Set(local);
@@ -407,7 +407,7 @@ function serverMatches(local) {
 
 // Keyboard.
 
-/** The next tool from a row, in a direction; -1 when there is none. */
+/** The next tool from a row, in a direction; -1 after the last one. */
 function next(from, step) {
   for (let at = from + step; at >= 0 && at < rows.length; at += step) if (rows[at].tool) return at;
   return -1;
@@ -444,7 +444,7 @@ function focusRow(at, { scroll = true } = {}) {
   focusDrawn(at);
 }
 
-/** Scrolls the least that shows a row. */
+/** Scrolls just far enough to show a row. */
 function reveal(at) {
   const [top, bottom] = visiblePart();
   const host = byId('tools');

@@ -9,7 +9,7 @@ const VIEWS = [
   ['text', 'Text'],
 ];
 
-/** A text as Markdown, with a switch to the text as it was sent; `raw` draws that. */
+/** A text as Markdown, with a switch to the unformatted text, which `raw` draws. */
 export function Markdown({ text, raw }) {
   const [chosen, setChosen] = useState('formatted');
   if (text.length > MAX_MARKDOWN)
@@ -28,7 +28,7 @@ function Block({ block }) {
   const inner = (blocks) => blocks.map((it, at) => html`<${Block} key=${at} block=${it} />`);
   switch (block.type) {
     case 'heading':
-      // Headings of the page end at the third level, so that its outline stays its own.
+      // The page uses the first three levels of headings, so those of a text start at the fourth.
       return html`<p role="heading" aria-level=${Math.min(block.level + 3, 6)} class=${`md-heading md-h${block.level}`}><${Inline} of=${block.inline} /></p>`;
     case 'code':
       return html`<pre class="code" tabindex="0"><code>${block.text}</code></pre>`;
@@ -76,7 +76,7 @@ function Inline({ of }) {
   });
 }
 
-/** A link and where it leads, because its words may say something else. A picture is not loaded. */
+/** A link with its target, because its words may name another one. A picture is not loaded. */
 function Link({ href, inline, isImage }) {
   const url = URL.canParse(href) ? new URL(href) : undefined;
   if (url === undefined || !['http:', 'https:', 'mailto:'].includes(url.protocol))

@@ -1,5 +1,5 @@
-// Markdown of tools as blocks of plain data, which `markdown-view.js` draws. What a tool says is treated as
-// hostile: there is no HTML and no image, and only http, https and mailto addresses are links.
+// Markdown of tools as blocks of plain data, which `markdown-view.js` draws. Texts of tools are treated as
+// hostile: HTML and images are not drawn, and only http, https and mailto addresses become links.
 //
 // Invariant: the time is linear in the text. Nested blocks read their lines again, at most MAX_DEPTH times;
 // emphasis and links look at each character a fixed number of times.
@@ -21,7 +21,7 @@ const SIGNS = [
   /\[[^\][\n]{1,200}\]\((https?:|mailto:)/,
 ];
 
-/** Whether a text is probably written in Markdown. Looks at its beginning. */
+/** Whether a text is probably Markdown, judged by its start. */
 export function looksLikeMarkdown(text) {
   const start = text.slice(0, 20_000);
   return SIGNS.some((sign) => sign.test(start));
@@ -55,7 +55,7 @@ function blocksOf(lines, depth) {
   return blocks;
 }
 
-/** Returns the mark of a line that begins code. With backticks, no other one may follow. */
+/** The mark of a line that starts a block of code. A mark of backticks must be the only one of the line. */
 function fenceMark(line) {
   const found = FENCE.exec(line);
   if (found === null) return undefined;
@@ -105,7 +105,7 @@ const table = {
   },
 };
 
-/** Whether a line is that under the head of a table. */
+/** Whether a line is the delimiter under the head of a table. */
 function isDelimiter(line, head) {
   const marks = cells(line);
   return marks.length > 0 && marks.every((cell) => /^:?-+:?$/.test(cell)) && marks.length === cells(head).length;
@@ -205,7 +205,7 @@ function inlineOf(text) {
     flush();
     open.at(-1).inline.push(part);
   };
-  /** Closes the innermost part with `mark`; those within it were no marks. */
+  /** Closes the innermost part with `mark`. Marks left open within it become text. */
   const close = (mark) => {
     flush();
     while (open.at(-1).mark !== mark) undo();
@@ -256,7 +256,7 @@ function inlineOf(text) {
         const inline = close('[');
         const shown = other === undefined ? [...(part.isImage ? ['!'] : []), '[', ...inline, ']'] : inline;
         append(open.at(-1).inline, shown);
-        // Another scheme, or a place of the tool's own: the words without the address.
+        // Another scheme or a relative address: the words, and the address as text.
         if (other !== undefined) add({ note: other[0] });
         at += 1 + (other?.[0].length ?? 0);
       }
@@ -292,7 +292,7 @@ function inlineOf(text) {
   return open[0].inline;
 }
 
-/** Adds the parts of lists, of which there can be more than a function has arguments. */
+/** Appends lists that may be too long for the arguments of one call. */
 function append(to, ...lists) {
   for (const list of lists) for (const part of list) to.push(part);
 }

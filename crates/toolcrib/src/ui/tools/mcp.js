@@ -1,5 +1,5 @@
-// A call through the `/mcp` of the page's own gateway, which has progress and questions of tools.
-// Returns the reply in the form of the explorer's own endpoint, so that a result looks the same.
+// A call through `/mcp` of the page's gateway, which supports progress and questions of tools. The reply
+// has the form of the explorer's endpoint, so that results look the same.
 //
 // Invariant: one POST is one round of the call. Aborting it cancels the call at its source.
 import { fetchWithKey, seconds } from '../api.js';
@@ -8,9 +8,9 @@ import { isObject, own, parseJson, pretty } from '../json.js';
 const REVISION = '2026-07-28';
 const META = 'io.modelcontextprotocol/';
 const OURS = 'dev.toolcrib/';
-/** A tool that asks for ever ends here. */
+/** The most rounds of questions in one call. */
 const MAX_ROUNDS = 20;
-/** Which statuses of the explorer the errors of MCP are. */
+/** The explorer's status for each error code of MCP. */
 const STATUSES = { [-31401]: 401, [-31403]: 403, [-31429]: 429, [-31503]: 503, [-32603]: 500 };
 
 let serial = 0;
@@ -31,7 +31,7 @@ export async function callByMcp(tool, body, { signal, progress, answer, log }) {
     signal.throwIfAborted();
     round = { inputResponses: responses, requestState };
   }
-  throw new Error(`the tool asked ${MAX_ROUNDS} times; the call has ended`);
+  throw new Error(`the tool sent questions ${MAX_ROUNDS} times; the call was stopped`);
 }
 
 async function send(tool, body, round, { signal, progress, log }) {
@@ -82,7 +82,7 @@ async function send(tool, body, round, { signal, progress, log }) {
       return { response, text, message };
     }
   }
-  throw new Error('the connection ended before the result');
+  throw new Error('the connection closed before the result');
 }
 
 /** The data of each server-sent event. */
@@ -182,7 +182,7 @@ function plain(value) {
   return typeof text === 'string' && /^-?\d/.test(text) ? text : undefined;
 }
 
-/** The form of a value that a header cannot hold. */
+/** Encodes a value that a header cannot hold. */
 function headerValue(text) {
   const fits = /^[\x20-\x7e]*$/.test(text) && text.trim() === text && !/^=\?base64\?.*\?=$/.test(text);
   if (fits) return text;

@@ -1,13 +1,13 @@
 // The JSON-RPC messages of a call that this page made, both ways, as they were sent and received. They are
-// in memory only, and have no header. The credential of the page is in none of them, even if it was
-// entered as an argument.
+// in memory only, without headers, and never contain the credential of the page, even if it was entered as
+// an argument.
 import { html, Copy } from '../lib/ui.js';
 import { formatBytes } from '../lib/format.js';
 
 /** The most messages of one call, and the most characters of them together. */
 const MAX_MESSAGES = 200;
 const MAX_TEXT = 256 * 1024;
-/** Shorter texts are no credential of a server. */
+/** Credentials of a server are at least this long. */
 const MIN_SECRET = 8;
 
 /**

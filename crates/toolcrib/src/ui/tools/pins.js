@@ -1,4 +1,4 @@
-// Which tools are in quarantine, which the list does not say. Loaded once per list, when first needed.
+// The quarantined tools: the list does not mark them. Loaded once per list, when first needed.
 import { classification } from '../lib/danger.js';
 import { state, on, emit, may } from '../state.js';
 import { request } from '../api.js';

@@ -1,5 +1,5 @@
-// A question that a running tool asks: its text, a form of the schema that it names, and the answers
-// "send", "decline" and "cancel". The text and the schema are the tool's and never markup.
+// A question of a running tool: its text, a form for its schema, and the answers "send", "decline" and
+// "cancel". The text and the schema come from the tool and are never markup.
 import { html, announce, part } from '../lib/ui.js';
 import { isObject, own, parseJson, setKey } from '../json.js';
 import { Editor, createEditor } from './editor.js';
@@ -10,12 +10,12 @@ const MAX_QUESTIONS = 8;
 const MAX_TEXT = 4000;
 
 /**
- * Asks each question of a round in turn. `show` shows a question in the page at once, and nothing for
- * undefined. Returns the responses by name; `cancel` ends the call.
+ * Shows the questions of a round one after another. `show` draws a question in the page at once, or
+ * removes it for undefined. Returns the responses by name; rejects if `signal` aborts.
  */
 export async function askAll(requests, show, { toolName, signal }) {
   const entries = Object.entries(requests);
-  if (entries.length > MAX_QUESTIONS) throw new Error(`the tool asks more than ${MAX_QUESTIONS} questions at once`);
+  if (entries.length > MAX_QUESTIONS) throw new Error(`the tool sent more than ${MAX_QUESTIONS} questions at once`);
   const responses = {};
   for (const [at, [name, request]] of entries.entries()) {
     const count = entries.length > 1 ? ` ${at + 1} of ${entries.length}` : '';
@@ -108,7 +108,7 @@ function Question({ text, count, toolName, editor, problems, answer, done, send 
       <div ref=${problems.ref}></div>
       <div class="actions">
         <button type="button" class="button primary" data-action="answer" ref=${send} onClick=${answer}>Send the answer</button>
-        <button type="button" class="button" data-action="decline" title="The tool goes on without an answer"
+        <button type="button" class="button" data-action="decline" title="The tool continues without an answer"
           onClick=${() => done({ action: 'decline' })}>Decline</button>
         <button type="button" class="quiet" data-action="dismiss" title="The tool learns that you closed the question"
           onClick=${() => done({ action: 'cancel' })}>Cancel the question</button>

@@ -10,7 +10,7 @@ import { may } from '../state.js';
 import { hasGateway } from '../shell/session.js';
 import { href } from '../lib/address.js';
 
-/** The newest events of the tool. */
+/** How many of the tool's newest events are read. */
 const LIMIT = 200;
 const SHOWN = 20;
 
@@ -49,7 +49,7 @@ export async function newestEvents(toolId, type = '*') {
   }
 }
 
-/** Joins the events of each call, the newest first: who called, when, how it ended, how long it took. */
+/** Joins the events of each call, the newest first: caller, time, result and duration. */
 function callsOf({ events }, toolId) {
   const calls = new Map();
   for (const entry of Array.isArray(events) ? events : []) {

@@ -102,7 +102,7 @@ function describe(outcome) {
     403: { title: executionDisabled(reply) ? 'Execution is switched off' : 'Not allowed', text },
     404: {
       title: 'Tool not found',
-      text: 'The server no longer has this tool, or your key has no access to it.',
+      text: 'The server does not have this tool, or your key has no access to it.',
     },
     413: { title: 'Too large', text },
     429: { title: 'Too many calls', text },

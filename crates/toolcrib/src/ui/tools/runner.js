@@ -25,7 +25,7 @@ export function createRunner({ tool, editor, record, extra }) {
   let running;
   let isWaiting = false;
 
-  /** What the running call says of itself: {label, started, bar, words}. */
+  /** The progress of the running call: {label, started, bar, words}. */
   let report = {};
   let said;
   let question;
@@ -53,7 +53,7 @@ export function createRunner({ tool, editor, record, extra }) {
         <bdi class="step" aria-live="polite">${report.words}</bdi>
       </span>`;
   });
-  // In elements of their own, so that what is announced is announced once.
+  // In separate elements, so that each text is announced once.
   const output = part(
     () => html`<div>${said}</div><div>${question}</div><div>${outcomeView}</div>`,
   );
@@ -88,7 +88,7 @@ export function createRunner({ tool, editor, record, extra }) {
     actions.draw();
   }
 
-  /** Shows what is missing, and returns whether something is. Nothing is sent then. */
+  /** Shows the missing values. Returns whether there are any: the call is not sent then. */
   function incomplete() {
     const problems = editor.problems();
     if (problems.length === 0) return false;
@@ -154,8 +154,7 @@ export function createRunner({ tool, editor, record, extra }) {
     if (outcome.reply && verdict(outcome) === 'error') await markFields(body);
   }
 
-  /** Progress and questions of tools need `/mcp`, which only a gateway has, and only for callers with a
-   * credential. Its arguments are an object. */
+  /** Progress and questions of tools require `/mcp`: a gateway, a credential, and an object of arguments. */
   function canAsk(body) {
     return hasGateway && isSignedIn() && isObject(parseJson(body));
   }
@@ -174,7 +173,7 @@ export function createRunner({ tool, editor, record, extra }) {
     return callByMcp(tool, body, { signal, progress: showProgress, answer, log: outcome.log.add });
   }
 
-  /** A bar with a total, or one without an end; and the words of the tool. */
+  /** Shows a bar, indeterminate without a total, and the message of the tool. */
   function showProgress(progress) {
     const [done, total] = [Number(own(progress, 'progress')), Number(own(progress, 'total'))];
     const bar = total > 0 && done >= 0 ? { max: total, value: Math.min(done, total) } : undefined;
@@ -185,7 +184,7 @@ export function createRunner({ tool, editor, record, extra }) {
     actions.draw();
   }
 
-  /** A failed call may be one whose arguments do not fit: then the fields say so. */
+  /** Shows errors at the fields if the arguments of a failed call are invalid. */
   async function markFields(body) {
     try {
       const reply = await validate(tool.name, body);
@@ -194,11 +193,11 @@ export function createRunner({ tool, editor, record, extra }) {
       editor.showErrors(errors);
       say(html`<${Validation} reply=${reply} editor=${editor} />`);
     } catch {
-      // The result above says what the server said.
+      // The result above shows the message of the server.
     }
   }
 
-  /** Not a failure: the call runs when someone has agreed. */
+  /** Not a failure: the call runs after someone has approved it. */
   function wait(id, reply, body) {
     isWaiting = true;
     const again = () => send(body);
@@ -231,14 +230,14 @@ export function createRunner({ tool, editor, record, extra }) {
     focus: () => (state.executeEnabled ? execute : check).current.focus(),
     show,
     refresh: actions.draw,
-    /** After an edit: the verdict does not apply any more; the form keeps what it knows. */
+    /** After an edit the verdict is outdated. The form keeps the errors of other fields. */
     edited: () => said !== undefined && say(undefined),
     busy: () => running !== undefined || isWaiting,
     drop: () => running?.abort('dropped'),
   };
 }
 
-/** A bar, or one without an end when there is no total: each is an element of its own. */
+/** A bar, indeterminate without a total. Each of the two is a separate element. */
 function Progress({ hidden, bar }) {
   return html`<progress key=${bar ? 'total' : 'open'} aria-label="The tool is running" hidden=${hidden} ...${bar}></progress>`;
 }

@@ -6,7 +6,7 @@ import { filled, variableProblem, variablesOf } from './variables.js';
 
 let serial = 0;
 
-/** `note` is said after the name. `remove` is undefined for a call that the user may not remove. */
+/** `note` is shown after the name. `remove` is undefined for a call that the user may not remove. */
 export function SavedRow({ tool, name, args, note, open, rerun, remove }) {
   const [wanted, setWanted] = useState();
   const variables = variablesOf(args, tool.inputSchema);
@@ -42,7 +42,7 @@ function Variables({ variables, wanted, submit, close }) {
   useLayoutEffect(() => form.current.querySelector('input, select').focus(), []);
   const onSubmit = (event) => {
     event.preventDefault();
-    // Empty fields are filled in the opened form.
+    // Fields left empty here can be filled in the opened form.
     const given = variables.filter(({ name }) => wanted === 'run' || (values[name] ?? '').trim() !== '');
     const found = given.map((it) => [it.name, variableProblem(it, values[it.name] ?? '')]);
     const wrong = found.filter(([, problem]) => problem !== undefined);

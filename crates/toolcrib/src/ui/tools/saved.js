@@ -8,7 +8,7 @@ import { memberSchema, schemaOf, simplify } from './schema.js';
 const SECRET_WORDS = ['token', 'secret', 'passw', 'passphrase', 'credential', 'authorization', 'apikey', 'privatekey', 'accesskey', 'cookie', 'sessionid'];
 /** Last words of names that suggest one. */
 const SECRET_LAST_WORDS = ['pin', 'otp', 'pass', 'pw', 'jwt', 'pat', 'cvv', 'cvc'];
-/** The ends of other names that the server keeps out of the record. */
+/** The endings of other names that the server keeps out of the record. */
 const SECRET_ENDS = /(pwd|signingkey)$/;
 const MOST = 50;
 
@@ -63,7 +63,7 @@ export function removeCall(tool, name) {
   return write(all);
 }
 
-/** Returns a copy of the arguments without secrets, and the paths of what was left out. */
+/** Returns {args, left}: a copy of the arguments without secrets, and the paths of the secrets. */
 export function withoutSecrets(args, schema) {
   const left = [];
   const root = isObject(schema) ? schema : {};
@@ -90,7 +90,7 @@ function strip(value, schema, path, left, root, depth) {
   return copy;
 }
 
-/** Returns the last word of a name in `snake_case`, `camelCase` or any other, in small letters. */
+/** The last word of a name in `snake_case`, `camelCase` or any other form, in lower case. */
 function lastWord(key) {
   const words = key.match(/\p{Lu}?[\p{Ll}\p{N}]+|[\p{Lu}\p{N}]+/gu) ?? [];
   return (words.at(-1) ?? '').toLowerCase();

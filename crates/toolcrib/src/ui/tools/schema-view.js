@@ -58,7 +58,7 @@ function SchemaTree({ schema }) {
   return html`<div class="schema-tree" tabindex="0" role="region" aria-label="Fields">${parts}</div>`;
 }
 
-/** What a schema consists of: alternatives, properties, entries, items. */
+/** The parts of a schema: alternatives, properties, entries, items. */
 function inside(simple, root, depth) {
   const options = alternatives(simple);
   const required = requiredOf(simple);
@@ -78,7 +78,7 @@ function inside(simple, root, depth) {
   return parts;
 }
 
-/** A part of a schema. What is in it is drawn when it is opened: a schema can contain itself. */
+/** A part of a schema. Its content is drawn when it opens, because a schema can contain itself. */
 function Node({ name, schema, root, depth, required = false, form = false }) {
   const simple = simplify(schema, root);
   const items = kindOf(simple) === 'array' ? simplify(own(simple, 'items'), root) : undefined;

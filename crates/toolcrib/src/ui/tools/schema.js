@@ -2,7 +2,7 @@
 // never validates a value; the server's validator does.
 import { isNumber, isObject, own, pointerParts, setKey } from '../json.js';
 
-const MAX_HOPS = 8; // $ref chains and nested wrappers; a cycle ends here as "any"
+const MAX_HOPS = 8; // $ref chains and nested wrappers; a cycle stops here as "any"
 
 /** The schema with local $ref resolved, `null` alternatives folded, and single allOf merged. */
 export function simplify(schema, root, hops = 0) {
@@ -96,7 +96,7 @@ function declaresForm(option) {
   );
 }
 
-/** An alternative together with what applies to all of them. */
+/** An alternative together with the keywords that apply to all alternatives. */
 export function alternative(schema, option, root) {
   const { oneOf: _one, anyOf: _any, default: _default, title: _title, ...siblings } = schema;
   return merged([siblings, simplify(option, root)]);
@@ -117,7 +117,7 @@ export function alternativeLabel(option, root, at) {
   return words === 'any value' ? `Form ${at + 1}` : words;
 }
 
-/** Returns the index of the alternative that fits a value best; 0 when none does. */
+/** The index of the alternative that fits a value best; 0 if all fit equally. */
 export function fittingAlternative(schema, value, root) {
   const options = alternatives(schema);
   const scores = options.map((option) => fit(alternative(schema, option, root), value, root));
@@ -148,7 +148,7 @@ function fit(schema, value, root) {
   return 0;
 }
 
-/** The schema of the values under names that the schema does not declare; undefined for none. */
+/** The schema of values under undeclared names; undefined if such names are not permitted. */
 export function entrySchema(schema) {
   const more = own(schema, 'additionalProperties');
   if (isObject(more)) return more;
@@ -158,14 +158,14 @@ export function entrySchema(schema) {
   return isObject(own(schema, 'properties')) && more !== true ? undefined : {};
 }
 
-/** Returns the schema that a value follows: simplified, and of alternatives the one that fits best. */
+/** The simplified schema of a value: of several alternatives the one that fits best. */
 export function schemaOf(value, schema, root) {
   const simple = simplify(schema, root);
   if (kindOf(simple) !== 'choice') return simple;
   return alternative(simple, alternatives(simple)[fittingAlternative(simple, value, root)], root);
 }
 
-/** The schema of the value under a name, declared or not; undefined for none. */
+/** The schema of the value under a name, declared or not; undefined if the name is not permitted. */
 export const memberSchema = (schema, key) => own(propertiesOf(schema), key) ?? entrySchema(schema);
 
 /** `oneOf` or `anyOf` of constants: values with titles. */
@@ -235,7 +235,7 @@ export function startValue(schema, root) {
   return Object.hasOwn(simple, 'default') ? structuredCloneJson(simple.default) : null;
 }
 
-const MAX_OPEN = 5; // levels of required groups that begin open
+const MAX_OPEN = 5; // levels of required groups that start open
 
 /** The start of a form: as `prefill`, with required groups, lists and single values filled in. */
 export function formStart(schema, root = schema, depth = 0) {

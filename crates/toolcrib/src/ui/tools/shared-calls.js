@@ -13,7 +13,7 @@ export function SharedCalls({ tool, visit, open, rerun }) {
     <${Loaded} of=${found} rows=${1}>
       ${({ saved }) =>
         saved.length === 0
-          ? html`<p class="muted">Nobody has shared a call of this tool. “Save call” can keep one for everyone of your tenant who may use it.</p>`
+          ? html`<p class="muted">No shared calls yet. “Save call” can keep one for everyone of your tenant who may use this tool.</p>`
           : html`<ul class="history saved shared">${saved.map((it) => html`<${Shared} key=${it.id} ...${{ it, tool, open, rerun }} onRemove=${() => setRemoving(it)} />`)}</ul>`}
     <//>
   </section>`;

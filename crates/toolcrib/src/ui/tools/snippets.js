@@ -58,7 +58,7 @@ export function mcpCurl(name, args, real) {
   );
 }
 
-/** MCP's encoding of a header value that is not plain visible ASCII. */
+/** MCP's encoding of a header value with other characters than visible ASCII. */
 function headerText(text) {
   if (/^[\x21-\x7e]+$/.test(text) && !text.startsWith('=?')) return text;
   return `=?base64?${btoa(String.fromCharCode(...new TextEncoder().encode(text)))}?=`;
@@ -73,7 +73,7 @@ function clientConfig(real) {
   });
 }
 
-/** Python without packages. A JSON text is not Python: it is parsed, from a text that is quoted. */
+/** Python without packages. The arguments are a quoted JSON text, because JSON is not Python. */
 export function pythonCall(name, args, real) {
   const value = authorization();
   const key = real ? pythonText(value ?? '') : undefined;
@@ -97,7 +97,7 @@ with urllib.request.urlopen(request) as response:
 `;
 }
 
-/** A literal that both Python and JavaScript read: JSON with everything else than ASCII escaped. */
+/** A literal of both Python and JavaScript: JSON with all characters outside ASCII escaped. */
 function pythonText(text) {
   return JSON.stringify(text).replace(
     /[\u007f-\uffff]/g,
@@ -124,7 +124,7 @@ console.log(isError, content);
 /** The Code tab. `args` are the arguments as compact JSON, or undefined. */
 export function Snippets({ tool, args = '{}' }) {
   const { otcId } = classification(tool);
-  // `null` is that this server has no such tool; undefined is that it is not known yet.
+  // `null`: this server does not have the tool. undefined: it is not known yet.
   const [toolId, setToolId] = useState(otcId);
   const [open, setOpen] = useState('curl');
   const onOpen = async (id) => {

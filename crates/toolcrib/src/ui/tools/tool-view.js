@@ -1,5 +1,5 @@
-// One tool's view: heading and the tabs Try it, About, Schema, Calls, Code, Why. It is loaded when
-// the first tool is opened.
+// One tool's view: heading and the tabs Try it, About, Schema, Calls, Code, Why. This module is loaded
+// when the first tool is opened.
 import { html, render, Copy } from '../lib/ui.js';
 import { DANGERS, classification, dangersOf } from '../lib/danger.js';
 import { draftOf, keepDraft } from '../lib/drafts.js';
@@ -21,7 +21,7 @@ import { Why } from './why.js';
 const LONG = 280; // characters of the description above the form; the rest is under About
 const KEEP = 20; // calls under Calls
 
-/** A view keeps what was entered, also while another tool is open: its `element` is not on the page then. */
+/** A view keeps its input while another tool is open and its `element` is off the page. */
 export function createToolView(tool) {
   const element = root('article', 'tool');
   let born = state.tools; // the list this view was created for
@@ -102,7 +102,7 @@ export function createToolView(tool) {
     );
   }
 
-  /** Shows what the same person typed before a sign-in ended. */
+  /** Restores the draft of the same person after a sign-in has expired. */
   function restore() {
     const typed = editor.draft() === undefined ? draftOf(draft)?.() : undefined;
     if (typed !== undefined) editor.restore(typed);
@@ -157,7 +157,7 @@ function Heading({ tool, more }) {
   </header>`;
 }
 
-/** What happens when it runs, in one line. */
+/** The effect of a run, in one line. */
 function Summary({ tool }) {
   const { approval } = classification(tool);
   const sentences = dangersOf(tool).map((level) => DANGERS[level].text);

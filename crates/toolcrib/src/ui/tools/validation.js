@@ -1,4 +1,4 @@
-// What is wrong with the arguments: one line per problem with a link to its field.
+// The problems of the arguments: one line each, with a link to the field.
 import { html, plural } from '../lib/ui.js';
 import { JsonBlock } from '../lib/json-block.js';
 import { isObject } from '../json.js';

@@ -1,7 +1,7 @@
-// Variables of a saved call: `{{ticket}}` in a text is a value that is entered before each run.
+// Variables of a saved call: the user enters a value for `{{ticket}}` in a text before each run.
 //
-// Invariant: types are kept. A text that is nothing but a variable becomes a number or a yes or no where
-// the schema of the tool wants one; in every other place the value is a text.
+// Invariant: types are kept. A text of exactly one variable becomes a number or boolean where the schema of
+// the tool requires one; in every other place the value is a text.
 import { exactNumber, isObject, own, setKey } from '../json.js';
 import { kindOf, memberSchema, schemaOf, simplify } from './schema.js';
 
@@ -25,7 +25,7 @@ export function variablesOf(args, schema) {
   return [...found].map(([name, kind]) => ({ name, kind }));
 }
 
-/** Says why a text is no value of a variable; undefined if it is one. */
+/** Why a text is not a valid value of a variable; undefined if it is valid. */
 export function variableProblem({ kind }, text) {
   const trimmed = text.trim();
   if (trimmed === '') return 'Enter a value.';
@@ -34,7 +34,7 @@ export function variableProblem({ kind }, text) {
   return undefined;
 }
 
-/** Returns the arguments with the values, by the names of the variables. Those without a value stay. */
+/** Returns the arguments with `values`, which are by variable name. Variables without a value stay. */
 export function filled(args, schema, values) {
   const has = (name) => Object.hasOwn(values, name);
   return mapTexts(args, schema, schema, (text, kind) => {

@@ -1,5 +1,5 @@
-// The forms of a tool that this server knows: the approved one, the one that its source shows now, and
-// earlier ones. Of those that are no longer approved the record has the digest, and no text is kept.
+// The forms of a tool that this server knows: the approved one, the current one of its source, and earlier
+// ones. Of earlier forms the record has the digest; their text is not kept.
 import { html, useEffect, useState, useData, Badge, Loaded, Time } from '../lib/ui.js';
 import { Person } from '../lib/links.js';
 import { Change } from '../lib/pin-change.js';
@@ -30,12 +30,12 @@ export function Versions({ toolId }) {
         return html`
           ${
             changed
-              ? html`<p>It differs from what was approved. A changed description or schema can turn a
+              ? html`<p>It differs from the approved form. A changed description or schema can turn a
                   harmless tool into another one.</p>`
               : html`<p class="row">
                   <${Badge} tone="green">approved<//>
                   ${pin.quarantined && html`<${Badge} tone="red">in quarantine<//>`}
-                  <span>It is as it was approved <${Time} at=${pin.approved?.at} />.</span>
+                  <span>It has the form that was approved <${Time} at=${pin.approved?.at} />.</span>
                 </p>`
           }
           <${Table} forms=${formsOf(pin, events, toolId)} />
@@ -75,7 +75,7 @@ function Table({ forms }) {
     }</p>`;
 }
 
-/** A principal of another tenant, which has no name here. */
+/** A principal of another tenant, whose name is hidden here. */
 const OTHER_TENANT = Symbol('another tenant');
 
 function approver(by) {

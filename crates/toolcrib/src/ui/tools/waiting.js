@@ -7,23 +7,23 @@ import { Person, RoleName } from '../lib/links.js';
 import { own } from '../json.js';
 import { hasGateway } from '../shell/session.js';
 
-/** If no change arrives, for example because the stream of changes is interrupted. */
+/** How often the request is polled, in case the stream of changes is interrupted. */
 const POLL_MS = 15_000;
 
 const WORDS = { grant: 'approved', reject: 'rejected', override: 'overrode', withdraw: 'withdrew' };
 
-/** How a request ends without a run: the words, and what the user can do then. */
+/** How a request is closed without a run: the texts, and the user's next step. */
 const ENDS = {
   rejected: { word: 'Rejected', text: 'The request was rejected. The tool has not run.', tone: 'bad' },
   expired: {
     word: 'The request has expired',
     text: 'It was not answered in time. The tool has not run.',
-    next: 'Ask again',
+    next: 'Request again',
   },
   withdrawn: {
     word: 'The grant was withdrawn',
     text: 'The tool has not run. The call needs a new approval.',
-    next: 'Ask again',
+    next: 'Request again',
   },
   used: { word: 'Already used', text: 'The approval was used by another call.', next: 'Run again' },
   left: {
@@ -32,7 +32,7 @@ const ENDS = {
   },
 };
 
-/** `granted` runs the call; `again` asks for another approval. */
+/** `granted` runs the call; `again` requests another approval. */
 export function Waiting({ id, reply, granted, again }) {
   const [request, setRequest] = useState({});
   const [end, setEnd] = useState();
@@ -119,7 +119,7 @@ export function Waiting({ id, reply, granted, again }) {
 }
 
 const WAITS =
-  'Another person has to agree before this tool runs. It runs by itself as soon as that happens, also while you are on another screen.';
+  'Another person has to approve this call. The tool then runs at once, also while you are on another screen.';
 const WAITS_OUTSIDE =
   'The tool has not run. When the request is granted, make the same call again.';
 

@@ -1,12 +1,12 @@
 // Explains why a tool can be used or not, and why the list is empty: the server's decision for this
-// key, step by step. A server without that endpoint (an embedded page) shows nothing.
+// key, step by step. Embedded pages have no explanation, because their server lacks the endpoint.
 import { html, ServerText, useEffect, useState } from '../lib/ui.js';
 import { Person } from '../lib/links.js';
 import { explain, problemText } from '../api.js';
 import { hasGateway } from '../shell/session.js';
 
 const MARKS = { pass: '✓', depends: '?', ask: '…', stop: '✕' };
-const WORDS = { pass: 'passes', depends: 'depends', ask: 'asks', stop: 'stops' };
+const WORDS = { pass: 'passes', depends: 'depends', ask: 'needs approval', stop: 'stops' };
 const NAMES = {
   identity: 'Key',
   tool: 'Tool',
@@ -26,7 +26,7 @@ const OUTCOMES = {
   unavailable: 'A call would be permitted, but the tool’s source is not available now.',
   denied: 'A call would be refused.',
   hidden: 'This key cannot see the tool.',
-  unknown: 'This key has no such tool.',
+  unknown: 'The tool does not exist for this key.',
 };
 
 /** The explanation for the tool `name` or, without it, for the list. A new `visit` loads it again. */

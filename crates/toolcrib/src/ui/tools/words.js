@@ -49,8 +49,8 @@ export function plainMessage({ keyword, message }, schema) {
     const [limit] = plainLimits({ [keyword]: schema[keyword] });
     return /Items|Length/.test(keyword) ? `This must have ${limit}.` : `This must be ${limit}.`;
   }
-  if (keyword === 'uniqueItems') return 'An entry is there twice: remove one.';
+  if (keyword === 'uniqueItems') return 'An entry occurs twice: remove one.';
   if (keyword === 'pattern') return `This must match the pattern ${own(schema, 'pattern')}.`;
-  if (keyword === 'oneOf' || keyword === 'anyOf') return 'This fits none of the allowed forms.';
+  if (keyword === 'oneOf' || keyword === 'anyOf') return 'This does not fit any allowed form.';
   return message;
 }
