@@ -222,7 +222,7 @@ await check('the record verifies in whole sentences', async () => {
   await page.waitForSelector('[data-verified=sound]');
   const told = await read(page.locator('[data-verified=sound]'));
   truthy(
-    /^\S+ events \(positions \S+ to \S+\) are unchanged and complete: this page has computed the hash of each one, and each continues the one before it\. Checkpoint \S+, signed (now|\d+ (second|minute)s? ago), covers them up to position \S+(; the last \S+ events? will be signed by the next one)?\. Signatures, older events/.test(told),
+    /^\S+ events \(positions \S+ to \S+\) are unchanged and complete: this page has computed the hash of each one, and each continues the one before it\. Checkpoint \S+, signed (now|\d+ (second|minute)s? ago), covers them up to position \S+(; the last \S+ events? will be signed by the next one)?\. To check signatures, older events/.test(told),
     told,
   );
   await close();

@@ -81,7 +81,7 @@ export function parseProblem(text) {
         ? 'the text is empty'
         : rest === ''
           ? 'the text is incomplete'
-          : `did not expect ${rest.split(/\s/)[0].slice(0, 20)}`;
+          : `unexpected ${rest.split(/\s/)[0].slice(0, 20)}`;
     return {
       message: `Invalid JSON, line ${before.length}, column ${before.at(-1).length + 1}: ${what}`,
       offset,

@@ -7,7 +7,7 @@ export const state = {
   /** The session secret if the user stays signed in; `token` is empty then. */
   session: '',
   executeEnabled: window.executeEnabled === true,
-  /** loading | ready | signin | error | idle (a new key that has not been used yet) */
+  /** loading | ready | signin | error | idle (a new key, not used yet) */
   status: 'loading',
   problem: '',
   /** The caller, as `/v1/whoami` describes it; undefined until the gateway has accepted the key. */

@@ -70,7 +70,7 @@ export function Approvals({ route, who }) {
     <div class="screen-head">
       <div>
         <h2>Approvals</h2>
-        <p>Calls that run only after someone has agreed.</p>
+        <p>Calls that run only after an approval.</p>
       </div>
       <${Reminders} />
     </div>
@@ -195,7 +195,7 @@ function shownCall({ toolId, redactedArguments: shown, moreArguments, inputTooLa
   return text.includes('[REDACTED') ? undefined : text;
 }
 
-/** Announces the requests since the screen was opened, and scrolls to the first one. */
+/** Announces the new requests since the screen was opened. The button shows the first one. */
 function Fresh({ list, isBelow, onSeen }) {
   useEffect(() => announce(plural(list.length, 'new request')), [list.length]);
   if (!isBelow) return null;

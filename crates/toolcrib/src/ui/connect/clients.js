@@ -48,7 +48,7 @@ export const CLIENTS = [
   {
     "id": "vscode",
     "name": "VS Code",
-    "where": "Add this to .vscode/mcp.json; VS Code asks for the key once:",
+    "where": "Add this to .vscode/mcp.json; VS Code prompts for the key once:",
     "language": "json",
     "snippet": [
       "{",

@@ -19,7 +19,7 @@ export function Connect({ route, who }) {
     <div class="screen-head">
       <div>
         <h2>Connect</h2>
-        <p>Plug a client into this server: its configuration, and a key that can do no more than it needs.</p>
+        <p>Connect a client to this server: its configuration, and a key with only the rights that it needs.</p>
       </div>
     </div>
     <div class="clients" role="group" aria-label="Client">
@@ -56,7 +56,7 @@ function Steps({ client, who }) {
       <h3>The first request</h3>
       ${made
         ? html`<${FirstRequest} id=${made.id} />`
-        : html`<p class="note">Once you have made a key here, this page sees its first request.</p>`}
+        : html`<p class="note">After you make a key here, this page shows its first request.</p>`}
     </li>
   </ol>`;
 }

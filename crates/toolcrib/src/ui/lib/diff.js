@@ -1,6 +1,6 @@
 // Compares two texts line by line.
 
-/** Above this the longest common subsequence takes too long: the middle counts as replaced as a whole. */
+/** Above this the longest common subsequence takes too long: all lines of the middle count as changed. */
 const MOST_CELLS = 4_000_000;
 
 /** Returns rows [before, after, kind] with kind `same` or `changed`; a missing side is undefined. */

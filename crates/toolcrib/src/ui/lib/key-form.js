@@ -13,7 +13,7 @@ export function asPrincipal(name) {
 }
 
 /**
- * The expiry of a key for `days` (never if it is empty), and not after the latest expiry that the server
+ * The expiry of a key for `days` (never if it is empty), limited to the latest expiry that the server
  * permits this caller.
  */
 export function ending(who, days) {

@@ -329,7 +329,7 @@ export function Copy({ text, label = 'Copy', ...props }) {
   const onClick = async () => {
     const done = await copyText(typeof text === 'function' ? text() : text);
     setWord(done ? 'Copied!' : 'Copy failed');
-    announce(done ? 'Copied to the clipboard' : 'The browser refused the clipboard');
+    announce(done ? 'Copied to the clipboard' : 'The browser blocked the clipboard');
     clearTimeout(timer.current);
     timer.current = setTimeout(() => setWord(label), 1500);
   };

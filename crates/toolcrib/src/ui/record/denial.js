@@ -52,7 +52,7 @@ function Reason({ payload, code, facts }) {
   const missing = lacked.length > 0 ? lacked : missingScopes(found.data);
   const roles = useData('/v1/roles', { enabled: missing.length > 0 && may('roles:read') }).data?.roles;
   if (isExplained && found.loading) return html`<p class="muted" role="status">Loading the explanation…</p>`;
-  const words = REASONS[reason ?? code] ?? 'It was refused.';
+  const words = REASONS[reason ?? code] ?? 'The call was denied.';
   return html`<p class="denial" role="status" data-denial>
     ${missing.length > 0
       ? html`<${Person} name=${principal} style="strong" /> ${lacked.length > 0 ? 'lacked' : 'lacks'}${' '}

@@ -123,6 +123,6 @@ function Explained({ it }) {
       ? html`<span>Checkpoint ${number(it.checkpoint.number)}, signed <${Time} at=${it.checkpoint.time} />, covers them up to
           position ${number(it.checkpoint.position)}${it.unsigned > 0 ? `; the last ${plural(it.unsigned, 'event')} will be signed by the next one` : ''}.</span>`
       : html`<span>No checkpoint is signed yet.</span>`}${' '}
-    <span>Signatures, older events and a rolled-back store: <code>toolcrib audit verify --anchor …</code></span>
+    <span>To check signatures, older events and rollbacks of the store: <code>toolcrib audit verify --anchor …</code></span>
   </p>`;
 }

@@ -4,14 +4,14 @@ import { on, emit } from '../state.js';
 
 const KEYS = [
   ['Anywhere', [
-    ['Ctrl K', 'go to a tool, screen, source, role or person, or do something'],
+    ['Ctrl K', 'go to a tool, screen, source, role or person, or run an action'],
     ['/', 'the search of this screen'],
     ['g, then a letter', 'a screen: t tools, a approvals, r record, s sources, k access, c connect'],
     ['?', 'these keys'],
     ['Esc', 'close'],
   ]],
   ['Tools', [
-    ['↑ ↓', 'the tool before and after'],
+    ['↑ ↓', 'the previous and the next tool'],
     ['Enter', 'open the tool'],
     ['Ctrl Enter', 'run the open tool'],
   ]],

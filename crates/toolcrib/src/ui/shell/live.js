@@ -5,7 +5,7 @@ import { state, on, emit } from '../state.js';
 import { base, fetchWithKey } from '../api.js';
 
 const PAUSES = [500, 1_000, 2_000, 5_000, 15_000, 30_000];
-/** The server sends a comment every 5 s: a stream without data for this time is dead. In ms. */
+/** The server sends a comment every 5 s: a stream without data for this many ms is dead. */
 const SILENCE = 12_000;
 
 /** `open`: whether changes arrive now. `heard`: when the last one may have arrived. */

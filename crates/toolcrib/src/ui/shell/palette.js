@@ -72,7 +72,7 @@ function Search() {
   };
   return html`<dialog class="dialog palette" aria-label="Go to" ...${props}>
     <input class="input" type="search" role="combobox" aria-expanded="true" autocomplete="off"
-      aria-controls="palette-list" aria-label="Go to a tool, screen, source, role, person or run, or do something" spellcheck="false"
+      aria-controls="palette-list" aria-label="Go to a tool, screen, source, role, person or run, or start an action" spellcheck="false"
       aria-activedescendant=${found.length > 0 ? `palette-${at}` : undefined}
       placeholder="A tool, a screen, a person, “sign out”, the id of a run" value=${text} onKeyDown=${onKeyDown}
       onInput=${(event) => {

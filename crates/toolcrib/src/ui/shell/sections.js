@@ -1,7 +1,7 @@
 // The sections of the page, and which of them the caller may use.
 import { state, may } from '../state.js';
 
-/** The server requires `scope` or `or`. A section is hidden from callers without them. */
+/** The server requires `scope` or `or`, and the section is hidden from callers without them. */
 export const SECTIONS = [
   { id: 'tools', name: 'Tools', keys: 't' },
   { id: 'approvals', name: 'Approvals', keys: 'a' },

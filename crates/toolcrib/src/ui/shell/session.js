@@ -16,7 +16,7 @@ const LINK = /^#sign-in=([\w-]{43})$/;
 const DAY = 24 * 60 * 60 * 1000;
 /** Whether the page's own server is a gateway, with `/v1`. */
 export const hasGateway = document.body.dataset.gateway === 'true';
-/** Whether a session is possible: the server permits sessions, and the page uses https or this machine. */
+/** Whether a session is possible: the server permits it, and the page uses https or this machine. */
 export const canStay = hasGateway && document.body.dataset.sessions === 'true' && window.isSecureContext;
 
 /** Whether the requests of the page have a credential. */

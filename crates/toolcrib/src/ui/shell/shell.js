@@ -226,7 +226,7 @@ function rescueFocus(to) {
   if (at === null || at === document.body || !at.checkVisibility()) to?.focus({ preventScroll: true });
 }
 
-/** The scopes of which a screen requires one. */
+/** The scopes of a screen: one of them is required. */
 function scopesOf(id) {
   const { scope, or } = SECTIONS.find((it) => it.id === id) ?? {};
   return [scope, or].filter((it) => it !== undefined);

@@ -14,7 +14,7 @@ const CALLBACK = `${base}signed-in`;
 /** What the error codes of providers mean (RFC 6749 and OpenID Connect Core). */
 const REFUSALS = {
   access_denied: 'The sign-in was declined. Nothing has changed; you can sign in again.',
-  login_required: 'The identity provider has no session of yours. Sign in again.',
+  login_required: 'You have no session at the identity provider. Sign in again.',
   consent_required: 'The identity provider needs your consent. Sign in again and agree.',
   interaction_required: 'The identity provider has a question for you. Sign in again.',
   invalid_scope:
@@ -69,7 +69,7 @@ export async function signInWith(issuer) {
     say({ text: 'Sign-in requires the session storage of the browser. Use a key instead.' });
     return;
   }
-  // The address comes from the configuration of the server; anything but a web page is refused.
+  // The address comes from the configuration of the server. Only web pages are opened.
   if (/^https?:\/\//i.test(data.url)) location.assign(data.url);
 }
 

@@ -14,7 +14,7 @@ const SAYS = {
   reads: ['blue', 'reads'],
   changes: ['amber', 'changes'],
   destroys: ['red', 'deletes'],
-  unknown: ['grey', 'does not say'],
+  unknown: ['grey', 'not declared'],
 };
 
 /** The names of the variables in a text field. */
@@ -207,7 +207,7 @@ function Grant({ found, config, onReady }) {
 export function Tools({ tools }) {
   return html`<div class="table-box short" tabindex="0" role="region" aria-label="Tools of the source">
     <table class="table">
-      <thead><tr><th>Tool</th><th>It says it</th><th>Description</th></tr></thead>
+      <thead><tr><th>Tool</th><th>Declared effect</th><th>Description</th></tr></thead>
       <tbody>
         ${tools.map(
           (it) => html`<tr key=${it.name}>

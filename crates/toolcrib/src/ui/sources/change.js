@@ -74,7 +74,7 @@ export function ChangeSource({ source, onClose, onWritten }) {
         <input class="input mono" aria-label="Its value" placeholder="60s" value=${fresh.value}
           onInput=${(event) => setFresh({ ...fresh, value: event.target.value })} />
       </div>
-      <p class="note">A value is a text or JSON. An empty one removes the key.</p>
+      <p class="note">A value is text or JSON. An empty value removes the key.</p>
       <div class="row end"><button class="button primary" data-continue>Show what changes</button></div>
     </form>
   <//>`;

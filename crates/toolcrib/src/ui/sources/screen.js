@@ -259,8 +259,8 @@ function One({ source, reload, config, onWritten }) {
           <dt>Breaker</dt><dd><${Breaker} breaker=${source.breaker} /></dd>
           <dt>In this state since</dt><dd><${Time} at=${source.since} /></dd>
           <dt>Restarts</dt><dd>${number(source.restarts ?? 0)}</dd>
-          <dt>Restarts of its tasks</dt><dd>${number(source.taskFailures ?? 0)}</dd>
-          <dt>Calls that ran</dt><dd>${figure(source.load.running === undefined ? undefined : (source.latency?.calls ?? 0))}</dd>
+          <dt>Task restarts</dt><dd>${number(source.taskFailures ?? 0)}</dd>
+          <dt>Completed calls</dt><dd>${figure(source.load.running === undefined ? undefined : (source.latency?.calls ?? 0))}</dd>
           <dt>Run time</dt>
           <dd>${source.latency
             ? html`half within ${milliseconds(source.latency.p50Ms)}, 95 of 100 within ${milliseconds(source.latency.p95Ms)}`
@@ -278,11 +278,11 @@ function One({ source, reload, config, onWritten }) {
       <section class="panel padded">
         <h3>Limits</h3>
         <dl class="facts">
-          <dt>Calls that run</dt><dd>${figure(source.load.running)} of at most ${source.load.maxConcurrency}</dd>
-          <dt>Rates</dt><dd>${source.load.rates?.join(', ') || 'none'}</dd>
-          <dt>Refused by a rate</dt><dd>${figure(source.load.refusedByRate)}</dd>
-          <dt>Refused by a quota</dt><dd>${figure(source.load.refusedByQuota)}</dd>
-          <dt>Refused by the breaker</dt><dd>${figure(source.load.refusedByBreaker)}</dd>
+          <dt>Calls in progress</dt><dd>${figure(source.load.running)} of at most ${source.load.maxConcurrency}</dd>
+          <dt>Rate limits</dt><dd>${source.load.rates?.join(', ') || 'none'}</dd>
+          <dt>Rejected by a rate limit</dt><dd>${figure(source.load.refusedByRate)}</dd>
+          <dt>Rejected by a quota</dt><dd>${figure(source.load.refusedByQuota)}</dd>
+          <dt>Rejected by the breaker</dt><dd>${figure(source.load.refusedByBreaker)}</dd>
         </dl>
       </section>
     </div>

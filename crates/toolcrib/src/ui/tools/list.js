@@ -32,7 +32,7 @@ const SEARCH_PAUSE = 200;
 const SEARCH_LIMIT = 30;
 
 const collapsed = new Set();
-/** The rows of the present list, and their positions. */
+/** The rows of the current list, and their positions. */
 let rows = [];
 let tops = [];
 let shown = 0;

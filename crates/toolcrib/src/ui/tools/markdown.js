@@ -55,7 +55,7 @@ function blocksOf(lines, depth) {
   return blocks;
 }
 
-/** The mark of a line that starts a block of code. A mark of backticks must be the only one of the line. */
+/** The mark of a line that starts a block of code. After backticks, the line has no other backtick. */
 function fenceMark(line) {
   const found = FENCE.exec(line);
   if (found === null) return undefined;

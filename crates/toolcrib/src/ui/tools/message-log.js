@@ -36,7 +36,7 @@ export function Messages({ log }) {
       <span class="kind">JSON-RPC messages of this call</span>
       <${Copy} text=${() => log.messages.map(asText).join('\n\n')} label="Copy all" />
     </div>
-    <p class="muted">As this page sent and received them, without headers. They are gone with the page.</p>
+    <p class="muted">As this page sent and received them, without headers. They are lost when the page closes.</p>
     <ol class="message-list">
       ${log.messages.map(
         (it, at) => html`<li key=${at} data-way=${it.way}>

@@ -11,7 +11,7 @@ export function isQuarantined(tool) {
   return quarantined.has(classification(tool).toolId);
 }
 
-/** Loads the pins for the present list, if the caller may see them, and emits `pins` when they arrive. */
+/** Loads the pins for the current list, if the caller may see them, and emits `pins` when they arrive. */
 export async function loadPins() {
   if (!hasGateway || !may('pins:approve') || loadedFor === state.tools) return;
   const mine = state.tools;

@@ -32,7 +32,7 @@ export function RecentCalls({ tool, visit }) {
     <${Figures} calls=${calls} />
     ${
       calls.length === 0
-        ? html`<p class="muted">The record of your tenant has no call of it.</p>`
+        ? html`<p class="muted">The record of your tenant has no call of this tool.</p>`
         : html`<${Table} calls=${calls.slice(0, SHOWN)} />`
     }
     <p><a href=${href('record', [], { q: `tool:${toolId}` })}>All its calls in the record</a></p>

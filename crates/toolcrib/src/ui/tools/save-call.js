@@ -46,7 +46,7 @@ function SaveForm({ tool, draft, onSaved, close }) {
     if (chosen === '') return name.current.focus();
     if (place === 'browser') {
       const done = saveCall(tool.name, chosen, draft.args);
-      announce(done ? 'Saved in this browser' : 'The browser did not store it');
+      announce(done ? 'Saved in this browser' : 'The browser could not store it');
     } else {
       setBusy(true);
       const call = { kind: 'call', name: chosen, tool: tool.name, arguments: draft.args };

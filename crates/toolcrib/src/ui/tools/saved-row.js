@@ -1,4 +1,4 @@
-// One saved call in a list: open, run, remove, and a field for each of its variables before that.
+// One saved call in a list: buttons to open, run and remove it, and a form for its variables.
 import { html, useLayoutEffect, useRef, useState } from '../lib/ui.js';
 import { pretty } from '../json.js';
 import { mixedWords } from '../lib/visible.js';

@@ -117,7 +117,7 @@ export function alternativeLabel(option, root, at) {
   return words === 'any value' ? `Form ${at + 1}` : words;
 }
 
-/** The index of the alternative that fits a value best; 0 if all fit equally. */
+/** The index of the alternative that fits a value best; the first one of equals. */
 export function fittingAlternative(schema, value, root) {
   const options = alternatives(schema);
   const scores = options.map((option) => fit(alternative(schema, option, root), value, root));

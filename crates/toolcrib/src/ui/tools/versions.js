@@ -80,7 +80,7 @@ const OTHER_TENANT = Symbol('another tenant');
 
 function approver(by) {
   if (by === OTHER_TENANT) return ', from outside your tenant';
-  return by === undefined ? ', trusted at first sight' : html` by <${Person} name=${by} />`;
+  return by === undefined ? ', trusted on first use' : html` by <${Person} name=${by} />`;
 }
 
 /** The known forms, the newest first. */

@@ -1,5 +1,5 @@
-// A call that waits for an approval: calm, links to the request, follows it, and runs the call when
-// the approval is granted.
+// A call that waits for an approval: links to the request, follows it, and runs the call when the
+// approval is granted.
 import { html, ago, Icon, useEffect, useRef, useState, useTick } from '../lib/ui.js';
 import { on } from '../state.js';
 import { approval } from '../api.js';
