@@ -342,7 +342,7 @@ await check('notifications are off until they are switched on, and name nobody',
   equal(await page.evaluate(() => window.shown), [], 'notifications before');
   await page.evaluate(() => (window.answer = 'denied'));
   await page.getByRole('button', { name: 'Notify me of new requests' }).click();
-  await page.getByText('The browser does not allow notifications').waitFor();
+  await page.getByText('The browser blocks notifications').waitFor();
   await page.evaluate(() => (window.answer = 'granted'));
   await page.getByRole('button', { name: 'Notify me of new requests' }).click();
   await page.getByRole('button', { name: 'Notifications are on' }).waitFor();
