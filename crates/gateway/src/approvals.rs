@@ -1,24 +1,24 @@
-//! Approvals: the step of the pipeline that requires a human decision, and the answers of humans.
+//! Approvals: the step of the pipeline that requires a human decision, and the responses of
+//! approvers.
 //!
-//! * A call that requires approval creates a request for it and ends (or waits for a bounded time)
-//!   without having run. The same call, repeated, runs under the grant: the same principal, makers
-//!   of its key, tool and input, identified by a keyed hash of the exact input.
+//! * A call that requires approval creates a request for it and returns (or waits for a bounded
+//!   time) without having run. The same call, repeated, runs under the grant: the same principal,
+//!   makers of its key, tool and input, identified by a keyed hash of the exact input.
 //! * A grant is spent in the store, on the id of the call, before the call's opening event is
-//!   stored. If the process dies in between, the grant is spent: the call ran at most once and
-//!   needs a new one.
-//! * The call that created the request has taken a token of the bucket; the call that runs under
-//!   the grant takes none. Repeated calls in the meantime take one each.
-//! * A call that waits holds no lock, no slot of a source and no deadline, and ends when its caller
-//!   disconnects.
+//!   stored. If the process dies in between, the call ran at most once and needs a new grant.
+//! * The call that created the request has taken a token of the bucket; the call under the grant
+//!   takes no token. Repeated calls in the meantime take one each.
+//! * A waiting call holds no lock, no slot of a source and no deadline, and is cancelled if its
+//!   caller disconnects.
 //!
-//! * A grant ends before its time when it is withdrawn, and when one of its approvers could no longer
+//! * A grant expires early if it is withdrawn, or if one of its approvers has lost the right to
 //!   give it. The latter is checked when the grant is used (I-103).
 //!
-//! Invariant (I-15): without a grant there is no run; no text of a tool or an upstream is a grant.
-//! Invariant (I-64): a grant is for exactly one call, by another principal than the caller's, and
-//! is used once.
-//! Invariant (I-65): a grant is for keys of one ancestry. The makers of the caller's key are part
-//! of the fingerprint, so an approver cannot use the grant with a key of its own making.
+//! Invariant (I-15): a call never runs without a grant, and text of a tool or an upstream is never
+//! a grant. Invariant (I-64): a grant is for exactly one call, comes from another principal than
+//! the caller, and is used once. Invariant (I-65): a grant is for keys of one ancestry. The makers
+//! of the caller's key are part of the fingerprint, so an approver cannot use the grant with a key
+//! that it created.
 
 mod answer;
 mod listen;
@@ -66,7 +66,7 @@ pub struct Approvals {
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) authenticator: Authenticator,
     limits: Arc<RateLimits>,
-    /// Counts changes by any process, as far as this one has noticed.
+    /// Counts changes by all processes, as far as this one knows.
     changed: watch::Sender<u64>,
     listeners: Listeners,
     pauses: Pauses,
@@ -74,10 +74,10 @@ pub struct Approvals {
 
 /// Whether a call may run without a human decision.
 pub(crate) enum ApprovalGate {
-    /// It may.
+    /// The call may run.
     Open,
-    /// It requires the approval with this fingerprint, if it has one; and the live approval, if one
-    /// exists.
+    /// The call requires the approval with this fingerprint, if it has one; and the live approval,
+    /// if one exists.
     Closed(Option<Fingerprint>, Option<Box<Approval>>),
 }
 
@@ -87,7 +87,7 @@ impl ApprovalGate {
         matches!(self, Self::Closed(..))
     }
 
-    /// Whether the call that created the request has taken the token of the bucket.
+    /// Whether the call that created the request took the token of the bucket.
     pub(crate) fn is_paid(&self) -> bool {
         matches!(self, Self::Closed(_, Some(_)))
     }
@@ -120,11 +120,11 @@ impl Approvals {
         &self.pauses
     }
 
-    /// Whether a call requires approval, and the live approval that it can use. Costs nothing for
-    /// tools that require none.
+    /// Whether a call requires approval, and the live approval that it can use. Free for tools that
+    /// never require approval.
     ///
     /// # Errors
-    /// [`CallError::NotAccountable`]: the store does not answer.
+    /// [`CallError::NotAccountable`] if the store fails.
     pub(crate) async fn gate(
         &self,
         principal: &Principal,
@@ -140,8 +140,8 @@ impl Approvals {
         let Some(store) = &self.store else {
             return Ok(ApprovalGate::Closed(None, None));
         };
-        // The makers of the key are part of the call. A grant for a key that the operator made is
-        // not one for a key of the same principal that an approver made (I-65).
+        // The makers of the key are part of the call. A grant for a key created by the operator is
+        // not valid for a key of the same principal created by an approver (I-65).
         let makers: BTreeSet<&str> = principal.hands().map(PrincipalId::as_str).collect();
         let config = self.services.config();
         let config = &config.approvals;
@@ -153,7 +153,7 @@ impl Approvals {
             entry.id.as_str().into(),
             digest(entry.digest),
             digest(entry.program),
-            // A grant under other rules is not one under these.
+            // A grant under other rules is not valid under these.
             config.required_scope(consent).as_str().into(),
             config.required_quorum(consent).get().to_be_bytes().into(),
             consent.role.as_deref().unwrap_or_default().into(),
@@ -166,7 +166,7 @@ impl Approvals {
         Ok(ApprovalGate::Closed(Some(fingerprint), grant))
     }
 
-    /// The number of approvals that wait for an answer.
+    /// The number of pending approvals.
     pub(crate) async fn pending(&self) -> Result<u64, StoreError> {
         match &self.store {
             Some(store) => store.pending().await,
@@ -174,7 +174,7 @@ impl Approvals {
         }
     }
 
-    /// Notifies after changes of approvals. A notification may come without a change.
+    /// Notifies after changes of approvals; there may be extra notifications.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
@@ -183,7 +183,7 @@ impl Approvals {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Ends an expired approval; `false` when it was changed in the meantime.
+    /// Closes an expired approval; `false` if it was changed meanwhile.
     async fn expire(
         &self,
         store: &dyn ApprovalStore,
@@ -196,11 +196,11 @@ impl Approvals {
         Ok(changed)
     }
 
-    /// Whether each approver of a grant could give it again now: its key or token is valid, and holds
+    /// Whether each approver of a grant could give it again now: its key or token is valid, and has
     /// the scope and the role (I-103).
     ///
     /// # Errors
-    /// [`CallError::NotAccountable`]: that is not known now.
+    /// [`CallError::NotAccountable`] if this is unknown.
     fn is_upheld(&self, approval: &Approval) -> Result<bool, CallError> {
         for vote in approval.consents() {
             let Some(voter) = vote.voter(&approval.tenant) else { continue };
@@ -215,7 +215,7 @@ impl Approvals {
         Ok(true)
     }
 
-    /// Ends a grant whose approvers may no longer give it.
+    /// Closes a grant whose approvers may not give it any more.
     async fn lapse(
         &self,
         store: &dyn ApprovalStore,
@@ -228,7 +228,7 @@ impl Approvals {
         Ok(())
     }
 
-    /// An event that follows from the request for `approval`.
+    /// Creates an event that the request for `approval` caused.
     fn caused(&self, approval: &Approval, body: EventBody) -> NewEvent {
         let cause = Some(approval.event_id.clone());
         self.audit.event(approval.tenant.clone(), approval.run_id.clone(), body, cause)
@@ -245,7 +245,7 @@ fn link(base: &str, id: &ApprovalId) -> String {
     format!("{base}#approval={id}")
 }
 
-/// A store that does not answer grants nothing.
+/// If the store fails, the call is refused.
 fn unavailable(error: StoreError) -> CallError {
     tracing::error!(%error, "a call was refused because its approval could not be read or stored");
     CallError::NotAccountable("approved")

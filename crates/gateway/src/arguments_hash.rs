@@ -10,14 +10,14 @@ use toolcrib_core::{
 };
 
 /// The hash of redacted arguments in their canonical form (RFC 8785), as 64 lower-case hexadecimal
-/// digits. It is the `argsHash` of events alone: approvals and idempotent calls have other hashes, and
-/// nothing compares it.
+/// digits. It is only the `argsHash` of events: approvals and idempotent calls have other hashes,
+/// and this one is never compared.
 #[derive(Clone, Default)]
 pub enum ArgumentsHash {
     /// SHA-256 (RFC 0064 §B). A reader of the record can guess arguments with few possible values.
     #[default]
     Plain,
-    /// HMAC-SHA-256. Without the key, nothing can be guessed.
+    /// HMAC-SHA-256. Guessing arguments requires the key.
     Keyed(Arc<hmac::Key>),
 }
 

@@ -1,13 +1,12 @@
 //! Authentication: bearer API keys, and signed tokens (`tokens`).
 //!
-//! Keys are looked up by their SHA-256 in a table in memory (`table`) that follows the store, key by
-//! key: a key that this process creates or revokes ([`manage`]) takes effect before the response, and one of another
-//! process when the store announces it. When the store has not confirmed the keys for
-//! [`MAX_UNCONFIRMED`](crate::MAX_UNCONFIRMED), no key is accepted before it does, because a
-//! revocation could have been missed (I-110).
+//! Keys are looked up by their SHA-256 in a table in memory (`table`) that follows the store, key
+//! by key: a key that this process creates or revokes ([`manage`]) takes effect before the
+//! response, and one of another process after the store announces it. If the store has not
+//! confirmed the keys for [`MAX_UNCONFIRMED`](crate::MAX_UNCONFIRMED), keys are rejected until it
+//! does, because a revocation could have been missed (I-110).
 //!
-//! The last use of a key is noted in memory and stored every [`USED_EVERY`]: no request waits for
-//! it.
+//! The last use of a key is noted in memory and stored every [`USED_EVERY`], outside of requests.
 
 mod ceiling;
 mod claims;
@@ -68,8 +67,8 @@ use crate::{
     freshness::{Confirmation, ReadBegan},
 };
 
-/// How long the store may confirm no keys until the server reports that it cannot be used. Longer than
-/// a confirmation counts, so that probes do not see each short wait.
+/// How long the store may leave keys unconfirmed before the server reports that it is unavailable.
+/// This is longer than a confirmation is valid, so that probes do not see each short wait.
 const MAX_UNREAD: Duration = Duration::from_secs(5);
 
 /// How often the last uses of keys are stored.
@@ -87,21 +86,21 @@ struct Inner {
     clock: Arc<dyn Clock>,
     policy: ArcSwap<Policy>,
     table: ArcSwap<Table>,
-    /// Counts reads of the store, as they begin.
+    /// Counts reads of the store, at their start.
     reads: AtomicU64,
     /// Locked while the table is changed or replaced.
     state: Mutex<TableState>,
     /// Whether the store has been read.
     is_read: AtomicBool,
-    /// When the store confirmed the table last.
+    /// The last time when the store confirmed the table.
     confirmation: Confirmation,
-    /// Set before the store is closed; it is not read afterwards.
+    /// Set before the store is closed; afterwards it is not read.
     stopped: AtomicBool,
     /// Counts changes of keys, roles, issuers and the anonymous caller.
     changes: watch::Sender<u64>,
-    /// Who fetches the keys of issuers.
+    /// Fetches the keys of issuers.
     key_sets: Option<Arc<dyn KeySetSource>>,
-    /// Monotonic nanoseconds of the last time uses were written down.
+    /// Monotonic nanoseconds of the last time uses were stored.
     used_at: AtomicU64,
     /// For sign-ins of all issuers.
     sign_ins: SignInLimits,
@@ -118,27 +117,27 @@ struct Policy {
 /// The credentials that a mount accepts, in addition to keys and the tokens of issuers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcceptedCredentials {
-    /// No others.
+    /// Only these.
     Usual,
-    /// Tokens that are signed with a shared secret, if the configuration has one (`[otc.jwt]`).
+    /// Tokens signed with a shared secret, if the configuration has one (`[otc.jwt]`).
     Shared,
 }
 
-/// What the table is from.
+/// The origin of the table.
 #[derive(Debug, Clone, Copy, Default)]
 struct TableState {
     /// The changes of keys that it contains; `None` before the first read.
     epoch: Option<u64>,
-    /// The last read that it contains.
+    /// The number of the last read in it.
     read: u64,
-    /// Counts the reads of all keys. Changes are added only to the keys that they follow.
+    /// Counts the reads of all keys. Changes are only added to the read that they follow.
     whole: u64,
 }
 
 // === impl Authenticator ===
 
 impl Authenticator {
-    /// Reads the keys and follows the store from now on, as long as the authenticator lives.
+    /// Reads the keys, and follows the store as long as the authenticator lives.
     pub(crate) async fn start(
         services: &Services,
         config: &Config,
@@ -181,7 +180,7 @@ impl Authenticator {
         authenticator
     }
 
-    /// Takes over roles, issuers and the anonymous caller of `config`.
+    /// Applies roles, issuers and the anonymous caller of `config`.
     pub(crate) async fn configure(&self, config: &Config) {
         let Inner { policy, key_sets, clock, changes, .. } = &*self.inner;
         let before = policy.load();
@@ -194,13 +193,13 @@ impl Authenticator {
         self.inner.changes.send_modify(|count| *count += 1);
     }
 
-    /// Ends following the store, with the last uses written down.
+    /// Stores the last uses, and stops following the store.
     pub(crate) async fn stop(&self) {
         self.inner.stopped.store(true, Ordering::Relaxed);
         self.inner.write_uses(Duration::ZERO).await;
     }
 
-    /// Reads the keys again now instead of when the store announces a change.
+    /// Reads the keys again now, instead of after an announced change.
     pub async fn refresh(&self) {
         let began = ReadBegan::now(&*self.inner.clock);
         self.inner.take(began, self.inner.storage.changes(None).await).await;
@@ -212,14 +211,14 @@ impl Authenticator {
         self.inner.judge(text, AcceptedCredentials::Usual).map_err(|open| open.problem())
     }
 
-    /// Whether the store has confirmed the keys a moment ago.
+    /// Whether the store has confirmed the keys recently.
     pub fn is_available(&self) -> bool {
         self.inner.confirmation.is_within(MAX_UNREAD)
     }
 
-    /// Returns the principal of the key or token `text`. Fetches the keys of the issuer of a token
-    /// whose key is unknown, unless they were fetched a moment ago. Waits for the store if it has not
-    /// confirmed the keys recently.
+    /// Returns the principal of the key or token `text`. If the key of a token is unknown, fetches
+    /// the keys of its issuer, unless they were fetched moments ago. Waits for the store if it has
+    /// not confirmed the keys recently.
     pub async fn identify(
         &self,
         text: &str,
@@ -227,7 +226,7 @@ impl Authenticator {
     ) -> Result<Arc<Principal>, AuthError> {
         match self.inner.judge(text, accepted) {
             Err(Unproven::Open(issuer)) => issuer.settle().await,
-            // Of a key alone: tokens do not depend on the store.
+            // For keys only: tokens do not depend on the store.
             Err(Unproven::Refused(AuthError::Unavailable)) => {
                 self.inner.confirmation.wait().await;
             }
@@ -236,11 +235,11 @@ impl Authenticator {
         self.inner.judge(text, accepted).map_err(|error| error.problem())
     }
 
-    /// Returns `principal` with its current scopes, for long-lived connections and calls that did not
-    /// start at once. Waits for the store if it has not confirmed the keys recently.
+    /// Returns `principal` with its current scopes, for long-lived connections and delayed calls.
+    /// Waits for the store if it has not confirmed the keys recently.
     ///
     /// # Errors
-    /// Its credentials are no longer valid.
+    /// Fails if its credentials have become invalid.
     pub async fn renew(&self, principal: &Arc<Principal>) -> Result<Arc<Principal>, AuthError> {
         if let Some(session) = &principal.session {
             self.inner.confirmation.wait().await;
@@ -253,8 +252,8 @@ impl Authenticator {
         self.confirm(principal)
     }
 
-    /// As [`renew`](Self::renew) for a principal that makes no request now: its key is not used, and
-    /// nothing waits for the store.
+    /// As [`renew`](Self::renew) outside of a request: the key is not marked as used, and the store
+    /// is not awaited.
     pub(crate) fn confirm(&self, principal: &Arc<Principal>) -> Result<Arc<Principal>, AuthError> {
         match &principal.auth {
             AuthMethod::ApiKey(id) => {
@@ -269,17 +268,18 @@ impl Authenticator {
         }
     }
 
-    /// Counts changes of keys, roles and issuers: the moments at which [`renew`](Self::renew) may
-    /// answer something else. A key or token that expires is no change.
+    /// Counts changes of keys, roles and issuers: after each, the result of [`renew`](Self::renew)
+    /// may differ. The expiry of a key or token is not counted.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.inner.changes.subscribe()
     }
 
-    /// Returns when a key must expire that `creator` creates now; `None` if it need not. A key never
-    /// outlives the credential that made it, unless the issuer of a token has a `key_lifetime`.
+    /// Returns the latest expiry of a key that `creator` creates now; `None` for no limit. A key
+    /// never outlives the credential that created it, unless the issuer of a token has a
+    /// `key_lifetime`.
     ///
     /// # Errors
-    /// The credential is no longer known.
+    /// Fails if the credential is unknown by now.
     pub fn key_limit(&self, creator: &Principal) -> Result<Option<Timestamp>, AuthError> {
         match &creator.auth {
             AuthMethod::ApiKey(id) => {
@@ -294,7 +294,7 @@ impl Authenticator {
         }
     }
 
-    /// Returns when the credentials of `principal` expire; `None` when they do not.
+    /// Returns the expiry of the credentials of `principal`, if they have one.
     pub fn expiry(&self, principal: &Principal) -> Option<Timestamp> {
         let table = self.inner.table.load();
         let end_of = |id: &KeyId| table.by_id(id).and_then(|known| known.expires_at);
@@ -307,7 +307,7 @@ impl Authenticator {
         credential.into_iter().chain(session).min()
     }
 
-    /// The caller without credentials, if the configuration knows one. Only for mounts that say so.
+    /// The caller without credentials, if configured. Only for mounts that admit it.
     pub fn anonymous(&self) -> Option<Arc<Principal>> {
         self.inner.policy.load().anonymous.clone()
     }
@@ -323,12 +323,12 @@ impl Authenticator {
 /// Why credentials have no principal.
 enum Unproven {
     Refused(AuthError),
-    /// The keys of its issuer have not been fetched yet.
+    /// The keys of its issuer were not fetched so far.
     Open(Arc<Issuer>),
 }
 
 impl Unproven {
-    /// The error for the caller when no issuer is contacted.
+    /// The error for the caller if the issuer is not contacted.
     fn problem(&self) -> AuthError {
         match self {
             Self::Refused(error) => *error,
@@ -349,14 +349,14 @@ impl Inner {
                 Verdict::Open(issuer) => Err(Unproven::Open(issuer)),
             };
         }
-        // Looking up by digest leaks no timing about the key: the digest cannot be steered.
-        // A session is no credential by itself, whatever its text.
+        // Looking up by digest leaks no timing about the key: the digest cannot be steered. A
+        // session alone is not a credential, whatever its text.
         let key =
             |table: &Table| table.by_digest(&digest(text)).filter(|known| !known.is_session());
         self.holder(key).map_err(Unproven::Refused)
     }
 
-    /// Returns when this process saw the key last.
+    /// The last use of the key by this process.
     fn last_use(&self, id: &KeyId) -> Option<Timestamp> {
         let known = self.table.load().by_id(id)?;
         match known.used.seen.load(Ordering::Relaxed) {
@@ -365,7 +365,7 @@ impl Inner {
         }
     }
 
-    /// Writes down when keys were used, if that was not done for `pause`.
+    /// Stores the last uses of keys, unless that was done within `pause`.
     async fn write_uses(&self, pause: Duration) {
         let now = self.clock.monotonic_nanos();
         let since = now.saturating_sub(self.used_at.load(Ordering::Relaxed));
@@ -395,7 +395,7 @@ impl Inner {
         }
     }
 
-    /// Returns the principal of the key that `find` returns, which is used now.
+    /// The principal of the key that `find` selects; marks the key as used.
     fn holder(
         &self,
         find: impl FnOnce(&Table) -> Option<Arc<Known>>,
@@ -405,7 +405,7 @@ impl Inner {
         Ok(Arc::clone(&known.principal))
     }
 
-    /// Returns the key that `find` returns, if it works now.
+    /// The key that `find` selects, if it is valid now.
     fn valid(
         &self,
         find: impl FnOnce(&Table) -> Option<Arc<Known>>,
@@ -419,8 +419,8 @@ impl Inner {
         }
     }
 
-    /// Reads the keys that changed. The numbers of changes were read before, from `began` on, so that
-    /// a change after them is seen next time.
+    /// Reads the changed keys. The numbers of changes were read before, at `began`, so that later
+    /// changes are seen the next time.
     async fn take(&self, began: ReadBegan, changes: Result<Changes, StoreError>) {
         let epoch = changes.map(|changes| changes.keys);
         match self.follow(epoch).await {
@@ -444,7 +444,7 @@ impl Inner {
                 Some(known) if known < epoch => {
                     News::Changed(self.keys.changed_since(known).await?)
                 }
-                // The first read, or another file in place of the store's.
+                // The first read, or the store's file was replaced.
                 Some(_) | None => News::Whole(self.keys.list().await?),
             };
             if self.put(news, epoch, read, state.whole) {
@@ -453,7 +453,7 @@ impl Inner {
         }
     }
 
-    /// Takes over what the read number `read` found. Returns `false` if that were changes of other
+    /// Applies the result of the read number `read`. Returns `false` if it has changes of other
     /// keys than those of the table.
     fn put(&self, news: News, epoch: u64, read: u64, whole: u64) -> bool {
         let mut state = self.state.lock();
@@ -540,7 +540,7 @@ pub(crate) fn fuzz(sent: &[u8]) {
     }
 }
 
-/// Whether `text` is a token and no key.
+/// Whether `text` is a token instead of a key.
 fn is_token(text: &str) -> bool {
     !text.starts_with(KEY_PREFIX) && jws::is_token(text)
 }

@@ -1,7 +1,7 @@
-//! The background work of a gateway: tasks, periodic work and the signal that ends both.
+//! The background work of a gateway: tasks, periodic work and the signal that stops both.
 //!
-//! Invariant (I-91): no background task outlives its gateway. Closing or dropping the gateway cancels
-//! [`Background::ended`], and every task ends with it.
+//! Invariant (I-91): background tasks stop with their gateway. Closing or dropping the gateway
+//! cancels [`Background::ended`], which stops every task.
 
 use std::{
     any::Any,
@@ -28,14 +28,14 @@ use crate::{
     trace::Tracer,
 };
 
-/// How long calls in flight may take to be recorded once their sources are closed: the store answers in
-/// milliseconds, and a gateway does not wait for a store that does not answer.
+/// Time limit for recording calls in flight after their sources are closed: the store takes
+/// milliseconds, and a gateway does not wait for an unavailable store.
 pub(crate) const CLOSING_TIME: Duration = Duration::from_secs(5);
 
-/// The pause before a store that cannot be read is read again.
+/// The pause after a failed read of the store.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// What every part of a gateway uses.
+/// The services that every part of a gateway uses.
 #[derive(Clone)]
 pub(crate) struct Services {
     pub(crate) storage: Arc<dyn Storage>,
@@ -43,12 +43,12 @@ pub(crate) struct Services {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) tracer: Tracer,
     pub(crate) background: Background,
-    /// The configuration in force.
+    /// The current configuration.
     pub(crate) config: Arc<ArcSwap<Config>>,
     pub(crate) arguments_hash: ArgumentsHash,
 }
 
-/// The background tasks of one gateway and the signal that ends them.
+/// The background tasks of one gateway and the signal that stops them.
 #[derive(Clone)]
 pub(crate) struct Background {
     tasks: Tasks,
@@ -57,9 +57,9 @@ pub(crate) struct Background {
     tracker: TaskTracker,
 }
 
-/// Work that runs to its end; see [`Background::complete`].
+/// Work that runs to completion; see [`Background::complete`].
 pub(crate) struct Completing<T: Send + 'static> {
-    /// `None` when it has ended.
+    /// `None` after it has finished.
     work: Option<BoxFuture<'static, Result<T, Panic>>>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) type Panic = Box<dyn Any + Send>;
 // === impl Services ===
 
 impl Services {
-    /// The configuration in force.
+    /// The current configuration.
     pub(crate) fn config(&self) -> Arc<Config> {
         self.config.load_full()
     }
@@ -78,9 +78,8 @@ impl Services {
         self.clock.now()
     }
 
-    /// Runs `work` with the numbers of changes in the store, and the moment at which they were
-    /// requested, until the gateway ends: at every change, and every moment without one. A panic
-    /// restarts the task.
+    /// Runs `work` with the numbers of changes in the store and the time of their request, until
+    /// the gateway stops: at every change, and periodically without one. A panic restarts the task.
     pub(crate) fn follow<F, R>(&self, name: impl Into<TaskName>, work: F)
     where
         F: Fn(ReadBegan, Result<Changes, StoreError>) -> R + Clone + Send + Sync + 'static,
@@ -124,7 +123,7 @@ impl Background {
         &self.tasks
     }
 
-    /// Cancelled when no new requests come and those in flight are about to be cut off, before
+    /// Cancelled when no new requests come and those in flight are about to be interrupted, before
     /// [`ended`](Self::ended).
     pub(crate) fn ending(&self) -> &CancellationToken {
         &self.ending
@@ -135,7 +134,7 @@ impl Background {
         &self.ended
     }
 
-    /// Runs `work` after every `pause` until the gateway ends. A panic restarts the task.
+    /// Runs `work` after every `pause` until the gateway stops. A panic restarts the task.
     pub(crate) fn every<F, R>(&self, name: impl Into<TaskName>, pause: Duration, work: F)
     where
         F: Fn() -> R + Clone + Send + Sync + 'static,
@@ -156,7 +155,7 @@ impl Background {
         });
     }
 
-    /// Runs `work` until it returns, and once more if it panics, until the gateway ends.
+    /// Runs `work` until it finishes, and once more if it panics, until the gateway stops.
     pub(crate) fn until_done<F, R>(&self, name: impl Into<TaskName>, work: F)
     where
         F: FnMut() -> R + Send + 'static,
@@ -165,7 +164,7 @@ impl Background {
         self.tasks.spawn(name, Policy::UntilDone, self.ended.clone(), work);
     }
 
-    /// Runs `work` in a task of its own, for which [`close`](Self::close) waits.
+    /// Runs `work` in a separate task, for which [`close`](Self::close) waits.
     pub(crate) fn spawn<F>(&self, work: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -173,8 +172,8 @@ impl Background {
         self.tracker.spawn(work)
     }
 
-    /// Runs `work` to its end, also when the returned future is dropped before: it then continues in a
-    /// task of its own. Until then it costs no task. [`close`](Self::close) waits for it.
+    /// Runs `work` to completion. If the returned future is dropped before, it continues in a
+    /// separate task; until then it needs no task. [`close`](Self::close) waits for it.
     pub(crate) fn complete<F>(&self, work: F) -> Completing<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -184,7 +183,7 @@ impl Background {
     }
 
     /// Waits up to `limit` for the tasks of [`spawn`](Self::spawn) and the work of
-    /// [`complete`](Self::complete), calls in flight among them; `false` when some have not ended.
+    /// [`complete`](Self::complete), calls in flight among them; `false` if some have not finished.
     pub(crate) async fn close(&self, limit: Duration) -> bool {
         self.tracker.close();
         tokio::time::timeout(limit, self.tracker.wait()).await.is_ok()
@@ -206,7 +205,8 @@ impl<T: Send + 'static> Future for Completing<T> {
 
 impl<T: Send + 'static> Drop for Completing<T> {
     fn drop(&mut self) {
-        // Without a runtime, the process ends, and the next one recovers what this work was to record.
+        // Without a runtime, the process is exiting, and the next one recovers the records of this
+        // work.
         if let (Some(work), Ok(runtime)) = (self.work.take(), Handle::try_current()) {
             runtime.spawn(work);
         }

@@ -1,8 +1,8 @@
-//! Breakers: a source that fails again and again is left alone for a while, and calls of it fail at
-//! once instead of waiting for nothing.
+//! Circuit breakers: after repeated failures of a source, its calls fail immediately for a while
+//! instead of waiting in vain.
 //!
-//! Invariant (I-74): failures that may be due to the arguments of one caller take the source from
-//! that caller alone; `circuit` has the rules.
+//! Invariant (I-74): failures that may be due to the arguments of one caller block the source only
+//! for that caller; `circuit` has the rules.
 
 mod circuit;
 pub(crate) use std::{
@@ -40,7 +40,7 @@ pub(crate) struct Breaker {
     callers: Mutex<Callers>,
 }
 
-/// Of which tenants calls were let through, since the source was built.
+/// Whether calls of one or of several tenants were admitted, since the source was built.
 #[derive(Debug, Default)]
 enum Callers {
     #[default]
@@ -52,12 +52,12 @@ enum Callers {
 struct Inner {
     config: Option<BreakerConfig>,
     circuit: Circuit,
-    /// When it opened last, and how often it has.
+    /// The last time it opened, and how often it has.
     opened_at: Option<Timestamp>,
     opened: u64,
 }
 
-/// A call that was let through. Dropped without an end, it says nothing about the source.
+/// An admitted call. If it is dropped without a result, it has no effect on the breaker.
 pub(crate) struct BreakerGuard {
     breaker: Arc<Breaker>,
     caller: PrincipalKey,
@@ -103,7 +103,7 @@ impl Breaker {
         }
     }
 
-    /// Takes over other settings; with other ones it begins closed.
+    /// Applies other settings; a change resets the breaker to closed.
     pub(crate) fn configure(&self, config: Option<BreakerConfig>) {
         let mut inner = self.inner.lock();
         if inner.config != config {
@@ -113,7 +113,7 @@ impl Breaker {
         }
     }
 
-    /// Admits a call of `source`, or returns how long to wait.
+    /// Admits a call of `source`, or returns the time to wait.
     pub(crate) fn enter(
         self: &Arc<Self>,
         caller: &Principal,
@@ -192,12 +192,12 @@ impl Breaker {
         }
     }
 
-    /// Says that the circuit of everybody is now `shared`.
+    /// Reports that the circuit of all callers is now `shared`.
     fn tell(&self, inner: &mut Inner, shared: State) {
         let source = &self.source;
         let mut opened = false;
         match shared {
-            // Nothing was learned of the probe; the next call is one.
+            // The probe had no verdict; the next call is a probe.
             State::Open(until) if until <= self.clock.monotonic_nanos() => {}
             State::Open(_) => {
                 opened = true;
@@ -215,7 +215,7 @@ impl Breaker {
 }
 
 impl BreakerGuard {
-    /// The call came to `result`.
+    /// Reports `result` as the result of the call.
     pub(crate) fn end(mut self, result: Result<&Outcome, &CallError>) {
         if let Some(entered) = self.entered.take() {
             let wait = result.ok().and_then(|outcome| outcome.retry_after);
@@ -237,7 +237,7 @@ impl Drop for BreakerGuard {
 fn verdict(result: Result<&Outcome, &CallError>) -> Verdict {
     use UpstreamErrorKind as Kind;
     match result {
-        // It refused the call, and says when to come back.
+        // It rejected the call, and said when to retry.
         Ok(Outcome { retry_after: Some(_), .. }) => Verdict::Fails,
         Ok(_) => Verdict::Answers,
         Err(CallError::Upstream(error)) => match error.kind {

@@ -1,4 +1,4 @@
-//! Builds a gateway: the parts in the order in which they need each other.
+//! Builds the parts of a gateway in the order of their dependencies.
 
 use std::{
     path::Path,
@@ -67,7 +67,7 @@ pub struct GatewayBuilder {
     tasks: Tasks,
 }
 
-/// The factory of a program whose only sources are its own tools.
+/// The factory of a program without sources in its configuration.
 struct NoFactory;
 
 // === impl NoFactory ===
@@ -94,7 +94,7 @@ fn no_factory(spec: &SourceSpec) -> InvalidSource {
 // === impl Gateway ===
 
 impl Gateway {
-    /// Builds a gateway for a program with tools of its own: the configuration of an empty file, over
+    /// Builds a gateway for a program with native tools: the configuration of an empty file, over
     /// `storage`.
     pub fn builder(storage: Arc<dyn Storage>) -> GatewayBuilder {
         GatewayBuilder::new(Config::empty(Path::new("")), storage, Arc::new(NoFactory))
@@ -104,7 +104,7 @@ impl Gateway {
 // === impl GatewayBuilder ===
 
 impl GatewayBuilder {
-    /// A gateway of `config` over `storage`, whose sources `factory` builds.
+    /// Creates a builder of a gateway of `config` over `storage`; `factory` builds its sources.
     pub fn new(config: Config, storage: Arc<dyn Storage>, factory: Arc<dyn SourceFactory>) -> Self {
         Self {
             config,
@@ -138,14 +138,14 @@ impl GatewayBuilder {
         self
     }
 
-    /// Adds tools of this program. They are part of every configuration that is applied later, too.
+    /// Adds tools of this program. They are also part of every later configuration.
     #[must_use]
     pub fn tools(mut self, tools: NativeTools) -> Self {
         self.natives.push(tools);
         self
     }
 
-    /// Leaves out approvals, because their key cannot be read: a call that requires one does not run.
+    /// Disables approvals because their key cannot be read: a call that requires one does not run.
     #[must_use]
     pub fn without_approvals(mut self) -> Self {
         self.approvals = false;
@@ -166,24 +166,24 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets the client that fetches the keys of token issuers (`[auth.jwt]`). Without one no token is
-    /// accepted.
+    /// Sets the client that fetches the keys of token issuers (`[auth.jwt]`). Without one, tokens
+    /// are rejected.
     #[must_use]
     pub fn key_sets(mut self, source: Arc<dyn KeySetSource>) -> Self {
         self.key_sets = Some(source);
         self
     }
 
-    /// Sets the board of background tasks. Give the factory of sources the same one, so that probes and
-    /// metrics show the tasks of sources, too.
+    /// Sets the board of background tasks. Give the factory of sources the same one, so that probes
+    /// and metrics also show the tasks of sources.
     #[must_use]
     pub fn tasks(mut self, tasks: Tasks) -> Self {
         self.tasks = tasks;
         self
     }
 
-    /// Sets the limiter that several servers share. While it is not available, `[limits] on_outage` of
-    /// the configuration holds.
+    /// Sets the limiter that several servers share. While it is unavailable, `[limits] on_outage`
+    /// of the configuration applies.
     #[must_use]
     pub fn shared_limiter(mut self, limiter: Arc<dyn RateLimiter>) -> Self {
         self.shared_limiter = Some(limiter);
@@ -197,7 +197,7 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets the file that the configuration is from, so that callers with the scope `config:write` can
+    /// Sets the source file of the configuration, so that callers with the scope `config:write` can
     /// change it. The program applies the changed file itself.
     #[must_use]
     pub fn config_file(mut self, file: ConfigFile) -> Self {
@@ -205,25 +205,25 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets how the record hashes arguments: by default as RFC 0064 says.
+    /// Sets how the record hashes arguments: by default according to RFC 0064.
     #[must_use]
     pub fn arguments_hash(mut self, form: ArgumentsHash) -> Self {
         self.arguments_hash = form;
         self
     }
 
-    /// Sets the receiver of spans. `[telemetry]` of the configuration says which traces it gets.
+    /// Sets the receiver of spans. `[telemetry]` of the configuration selects the traces.
     #[must_use]
     pub fn spans(mut self, sink: Arc<dyn SpanSink>) -> Self {
         self.spans = Some(sink);
         self
     }
 
-    /// Starts the gateway: last good catalogs are loaded, sources connect in the background, and the
-    /// tools of this program are available at once.
+    /// Starts the gateway: last good catalogs are loaded, sources connect in the background, and
+    /// the tools of this program are available immediately.
     ///
     /// # Errors
-    /// [`InvalidSource`]: a description can never work, or two sources have one id.
+    /// [`InvalidSource`] if a description can never work, or two sources have one id.
     pub async fn start(self) -> Result<Gateway, InvalidSource> {
         let Self { config, storage, factory, clock, authorizer, limiter, natives, tasks, .. } =
             self;

@@ -1,16 +1,16 @@
-//! Sessions of clients that every server over one store can continue, also after a restart.
+//! Sessions of clients that every server over one store can continue, even after a restart.
 //!
-//! A session's id contains what its client has declared, and a tag (HMAC-SHA-256 under the key of the
-//! store) of that and of its place:
+//! A session's id contains the declaration of its client, and a tag (HMAC-SHA-256 under the key of
+//! the store) of that and of its place:
 //!
 //! ```text
 //! id = base64url(opened (8, milliseconds) ‖ random (16) ‖ content) "." tag (64 hex digits)
 //! ```
 //!
 //! Invariants:
-//! - an id counts only for the principal and the part of the catalog that it was issued for. It
+//! - an id is only valid for the principal and the part of the catalog that it was issued for. It
 //!   authenticates no caller: every request has its own credentials;
-//! - no server continues an ended session.
+//! - a closed session is never continued.
 
 use std::{
     str,
@@ -33,7 +33,7 @@ use toolcrib_core::{
 
 use crate::{background::Services, tool_ref::CatalogScope};
 
-/// Maximum number of stored ended sessions, of about a hundred bytes each.
+/// Maximum number of stored closed sessions, of about a hundred bytes each.
 const MAX_ENDED: usize = 100_000;
 /// How long other servers can read a cancellation.
 const CANCELLATION: Duration = Duration::from_secs(60);
@@ -41,7 +41,7 @@ const CANCELLATION: Duration = Duration::from_secs(60);
 const MAX_CANCELLATIONS: usize = 64;
 const SWEEP: Duration = Duration::from_secs(60);
 const RANDOM: usize = 16;
-/// Maximum length of an id that is parsed.
+/// Maximum length of an id.
 const MAX_ID: usize = 256;
 const BASE64: base64::engine::GeneralPurpose = base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
@@ -54,23 +54,23 @@ pub struct ClientSessions {
     listener: OnceLock<Weak<dyn SessionListener>>,
 }
 
-/// A session that was issued or opened.
+/// An issued or opened session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuedSession {
-    /// Its id, which is visible ASCII.
+    /// Its id in visible ASCII.
     pub id: Box<str>,
     /// Its identity.
     pub session: ClientSession,
-    /// What its client has declared.
+    /// The declaration of its client.
     pub content: String,
 }
 
-/// Hears of what happens to sessions at any server. The calls must not block.
+/// Receives the changes of sessions at any server. The calls must not block.
 pub trait SessionListener: Send + Sync {
-    /// The session whose id has the hash `session` has ended.
+    /// The session was closed. `session` is the hash of its id.
     fn ended(&self, session: &Digest);
 
-    /// The client of that session cancels `request`, which is the JSON text of its id.
+    /// The client of that session cancels `request`, the JSON text of its id.
     fn cancelled(&self, session: &Digest, request: &str);
 }
 
@@ -115,10 +115,10 @@ impl ClientSessions {
     }
 
     /// Opens an id that any server over this store has issued for `principal` and that part of the
-    /// catalog; `None` if none has, or if the session has ended or is too old.
+    /// catalog; `None` if the id is invalid, or if the session is closed or too old.
     ///
     /// # Errors
-    /// Fails when the store cannot be read.
+    /// Fails if the store cannot be read.
     pub async fn open(
         &self,
         principal: &Principal,
@@ -138,16 +138,16 @@ impl ClientSessions {
         Ok((!has_ended).then(|| IssuedSession { id: id.into(), session, content }))
     }
 
-    /// Ends `session` for every server.
+    /// Closes `session` for every server.
     ///
     /// # Errors
-    /// Fails when the store cannot be written.
+    /// Fails if the store cannot be written.
     pub async fn end(&self, session: ClientSession) -> Result<(), StoreError> {
         let until = session.opened.checked_add_signed(self.lifetime());
         self.store.end(session, until.unwrap_or(Timestamp::MAX_UTC)).await
     }
 
-    /// Cancels `request`, which is the JSON text of an id and does not run here, at the other servers.
+    /// Cancels `request`, the JSON text of an id, at the other servers. It does not run here.
     pub fn cancel(&self, session: ClientSession, request: &str) {
         if !self.services.storage.is_shared() {
             return;
@@ -163,14 +163,14 @@ impl ClientSessions {
         });
     }
 
-    /// Reports what happens to sessions, and removes expired notices, until the gateway ends.
+    /// Reports changes of sessions, and removes expired notices, until the gateway stops.
     pub(crate) fn start(self: &Arc<Self>) {
         let sessions = Arc::clone(self);
         self.services.background.every("client sessions/sweep", SWEEP, move || {
             let sessions = Arc::clone(&sessions);
             async move {
                 if let Err(error) = sessions.store.sweep(sessions.services.now(), MAX_ENDED).await {
-                    tracing::warn!(%error, "ended sessions of clients could not be removed");
+                    tracing::warn!(%error, "closed sessions of clients could not be removed");
                 }
             }
         });
@@ -181,7 +181,7 @@ impl ClientSessions {
             let (sessions, seen) = (Arc::clone(&sessions), Arc::clone(&seen));
             async move {
                 if let Err(error) = sessions.report(changes, &seen).await {
-                    tracing::warn!(%error, "the ends of clients' sessions cannot be read");
+                    tracing::warn!(%error, "the closed sessions of clients cannot be read");
                 }
             }
         });
@@ -195,7 +195,7 @@ impl ClientSessions {
         let last = changes?.sessions;
         let mut after = seen.load(Ordering::Relaxed);
         if after == u64::MAX {
-            // No session of this server is older.
+            // All sessions of this server are younger.
             after = last;
         }
         while after < last {
@@ -238,13 +238,13 @@ impl ClientSessions {
     }
 }
 
-/// Returns the bytes and the tag of an id.
+/// The bytes and the tag of an id.
 fn parse(id: &str) -> Option<(Vec<u8>, &str)> {
     let (bytes, tag) = id.split_once('.').filter(|_| id.len() <= MAX_ID)?;
     Some((BASE64.decode(bytes).ok()?, tag))
 }
 
-/// Returns the moment of the opening, and the declared content.
+/// The time of the opening, and the declaration of the client.
 fn content(bytes: &[u8]) -> Option<(Timestamp, String)> {
     let (opened, rest) = bytes.split_first_chunk()?;
     let opened = DateTime::<Utc>::from_timestamp_millis(i64::from_be_bytes(*opened))?;

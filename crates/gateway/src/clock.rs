@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use chrono::{SubsecRound as _, Utc};
 use toolcrib_core::clock::{Clock, Timestamp};
 
-/// System time, and time since this value was made.
+/// System time, and time since the creation of this value.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock(Instant);
 
@@ -17,7 +17,7 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        // What people and records read. Nothing is decided by less.
+        // For people and records. Decisions need no finer time.
         Utc::now().trunc_subsecs(3)
     }
 
@@ -26,7 +26,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Returns the time `time` after `now`, or the last one that there is.
+/// The time `time` after `now`, or the latest possible one.
 pub(crate) fn after(now: Timestamp, time: Duration) -> Timestamp {
     chrono::Duration::from_std(time).map_or(Timestamp::MAX_UTC, |time| {
         now.checked_add_signed(time).unwrap_or(Timestamp::MAX_UTC)

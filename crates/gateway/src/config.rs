@@ -1,8 +1,8 @@
 //! Configuration: one TOML file. Each noun of the file has a module, with its form in the file, its
 //! validated form ([`Config`]), and the function that resolves one into the other.
 //!
-//! Parsing reads nothing outside the text, except for the secrets that it refers to (`{ env = … }`,
-//! `{ file = … }`), through [`SecretReader`], and the files that it includes, such as policies.
+//! Outside the text, parsing reads only the secrets that it refers to (`{ env = … }`, `{ file = …
+//! }`), through [`SecretReader`], and the files that it includes, such as policies.
 
 mod approvals;
 mod document;
@@ -100,9 +100,8 @@ pub use toolcrib_core::source::pack::PackLocation;
 pub use toolset::{ToolPattern, ToolsetConfig, is_toolset_name};
 pub use units::parse_duration;
 
-/// Returns the types of the configuration file for its reference, as a JSON Schema in which the keys
-/// of a kind of source are those of its `form`. `x-default` is a default in words. For files, use
-/// [`schema()`].
+/// The types of the configuration file for its reference, as a JSON Schema. The keys of a kind of
+/// source are those of its `form`. `x-default` is a default in words. For files, use [`schema()`].
 #[must_use]
 pub fn types() -> serde_json::Value {
     schemars::schema_for!(File).to_value()
@@ -213,7 +212,7 @@ pub struct Config {
     pub test_routes: bool,
 }
 
-/// A configuration that was read. Use [`complete`](Self::complete), or
+/// A parsed configuration. Use [`complete`](Self::complete), or
 /// [`without_missing`](Self::without_missing) for a command that needs only some of its secrets.
 #[derive(Debug)]
 pub struct Reading {
@@ -234,8 +233,8 @@ impl Reading {
         self.or(problems).map(|(config, _)| config)
     }
 
-    /// Returns the configuration without its missing secrets, and the list of these. A source that
-    /// needs a missing secret is unusable, and settings for servers may be incomplete.
+    /// Returns the configuration without its missing secrets, and the list of them. A source that
+    /// needs one of them is unusable, and settings for servers may be incomplete.
     ///
     /// # Errors
     /// Fails with all problems other than missing secrets.
@@ -244,7 +243,7 @@ impl Reading {
         self.or(problems)
     }
 
-    /// Returns the secrets that are unreadable here.
+    /// Returns the secrets that this process cannot read.
     pub fn missing(&self) -> &[MissingSecret] {
         &self.missing
     }
@@ -254,14 +253,14 @@ impl Reading {
         &self.problems
     }
 
-    /// Returns all problems, missing secrets included.
+    /// All problems, missing secrets included.
     pub fn problems(&self) -> Vec<Problem> {
         let missing = self.missing.iter().map(|missing| missing.problem.clone());
         self.problems.iter().cloned().chain(missing).collect()
     }
 
-    /// Returns the readable parts, for further checks; `None` when the file is not TOML. Invalid
-    /// values are left out or have their defaults.
+    /// The readable parts, for further checks; `None` if the file is not TOML. Invalid values are
+    /// left out or have their defaults.
     pub fn partial(&self) -> Option<&Config> {
         self.is_toml.then_some(&self.config)
     }
@@ -313,8 +312,8 @@ pub fn read(name: &str, text: &str, base: &Path, secrets: &dyn SecretReader) -> 
     Reading { file: name.to_owned(), config, problems, missing, is_toml }
 }
 
-/// Returns the line of `key` in the text of a configuration file, or the line of the nearest table
-/// around it. `key` has the form of [`Problem::key`].
+/// The line of `key` in the text of a configuration file, or of the nearest table around it. `key`
+/// has the form of [`Problem::key`].
 pub fn line_of_key(text: &str, key: &str) -> Option<usize> {
     let (tree, _) = DeTable::parse_recoverable(text);
     Places::read(text, tree.get_ref()).line_of_shown(key)
@@ -405,7 +404,7 @@ impl Config {
         read("", "", base, &NoSecrets).config
     }
 
-    /// Returns the scopes that this configuration and the server require by name.
+    /// All scopes that this configuration and the server require by name.
     pub fn known_scopes(&self) -> Vec<Scope> {
         let rules = self.sources.iter().flat_map(|source| {
             let usual = source.default_scope().ok();

@@ -43,9 +43,9 @@ pub struct Proposal {
     pub problems: Vec<Problem>,
     /// Probable mistakes.
     pub warnings: Vec<String>,
-    /// The reach of roles that are made from named tools.
+    /// The reach of roles with named tools.
     pub reach: Vec<RoleReach>,
-    /// Who can give the roles that it adds or changes; empty for a text with problems.
+    /// The callers that can give the roles that it adds or changes; empty for a text with problems.
     pub givers: Vec<RoleGivers>,
     /// Its effect; `None` for a text with problems.
     pub preview: Option<Preview>,
@@ -53,19 +53,19 @@ pub struct Proposal {
     pub obstacle: Option<String>,
 }
 
-/// A text that is in place.
+/// A written text.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct WriteReport {
-    /// The SHA-256 of the text before.
+    /// The SHA-256 of the previous text.
     pub before: String,
-    /// The SHA-256 of the text that is in place.
+    /// The SHA-256 of the written text.
     pub after: String,
-    /// The file with the text before.
+    /// The backup of the previous text.
     pub backup: Option<String>,
 }
 
-/// Why nothing was written, or a proposal has no answer.
+/// Why a change was not written, or a proposal failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EditRefusal {
     /// The process has no configuration file, or `[explorer] edit` is off.
@@ -77,7 +77,7 @@ pub enum EditRefusal {
     /// A server would not apply the text.
     #[error("the changed configuration has problems")]
     Problems(Vec<Problem>),
-    /// A role of named tools would reach others too.
+    /// A role with named tools would also reach others.
     #[error(
         "the role `{}` would also reach tools that the change does not name; give the named ones a \
          separate scope, as the proposal suggests, or state the scopes of the role", .0.role
@@ -98,13 +98,13 @@ pub enum EditRefusal {
 }
 
 impl Gateway {
-    /// Returns the configuration file, if callers may edit it.
+    /// The configuration file, if callers may edit it.
     pub fn config_file(&self) -> Option<&ConfigFile> {
         self.inner.config_file.as_ref().filter(|_| self.config().explorer.edit)
     }
 
-    /// Returns what callers may edit: the sources, roles and toolsets as the file has them, without
-    /// values that may be secrets.
+    /// Returns the editable parts: the sources, roles and toolsets of the file, without values that
+    /// may be secrets.
     ///
     /// # Errors
     /// [`EditRefusal`].
@@ -121,8 +121,8 @@ impl Gateway {
         .await
     }
 
-    /// Returns the text with `changes`, its problems and its effect for the roles in the tenant of
-    /// `principal`. With `connect`, new sources are connected for it, which is recorded first.
+    /// Proposes the text with `changes`: its problems and its effect on the roles in the tenant of
+    /// `principal`. With `connect`, it connects new sources, after recording this.
     ///
     /// # Errors
     /// [`EditRefusal`].
@@ -175,7 +175,7 @@ impl Gateway {
         Ok(Proposal { before, after, diff, problems, warnings, reach, givers, preview, obstacle })
     }
 
-    /// Returns who can give those of `roles` that `new` has.
+    /// The callers that can give the roles of `new` that `roles` selects.
     fn givers(
         &self,
         caller: &Principal,
@@ -199,10 +199,10 @@ impl Gateway {
             .await
     }
 
-    /// Writes the text with `changes` in place of the one with the hash `expected`.
+    /// Replaces the text with the hash `expected` by the one with `changes`.
     ///
     /// # Errors
-    /// [`EditRefusal`]: the file is as it was.
+    /// [`EditRefusal`]; in that case the file is unchanged.
     pub async fn write_config(
         &self,
         principal: &Principal,
@@ -214,7 +214,8 @@ impl Gateway {
         if let Some(reach) = reach.into_iter().find(|reach| !reach.others.is_empty()) {
             return Err(EditRefusal::Reach(reach));
         }
-        // Edits of this process wait for one another; the lock of the directory is for others.
+        // Edits of this process wait for one another; the lock of the directory is for other
+        // processes.
         let _editing = self.inner.editing.lock().await;
         let text = blocking({
             let (file, expected) = (file.clone(), expected.to_owned());
@@ -223,7 +224,7 @@ impl Gateway {
                 if stored.hash != expected {
                     return Err(FileError::Changed.into());
                 }
-                // The reload of this text may be still to come.
+                // The reload of this text may be pending.
                 if is_switched_off(&stored.text) {
                     return Err(EditRefusal::Absent);
                 }
@@ -245,7 +246,7 @@ impl Gateway {
         })
         .await?;
         self.record_edit(principal, ConfigAction::Written, &before, &after).await?;
-        // Not cancelled with its request, so that the record and the file agree.
+        // Runs on if its request is cancelled, so that the record and the file agree.
         let placed = tokio::task::spawn_blocking(move || prepared.place());
         let failure = match placed.await {
             Ok(Ok(backup)) => return Ok(WriteReport { before, after, backup }),
@@ -272,7 +273,7 @@ impl Gateway {
         checked
     }
 
-    /// Returns what `new` means for its author and for secrets, if that is easily overlooked.
+    /// The consequences of `new` for its author and for secrets that are easily overlooked.
     fn consequences(&self, principal: &Principal, new: &Config) -> Vec<String> {
         let mut found = Vec::new();
         let current = self.config();
@@ -282,7 +283,7 @@ impl Gateway {
         };
         if grants(&current) && !grants(new) {
             found.push(
-                "after this change none of your roles has `config:write`: unless your key has it \
+                "after this change your roles do not have `config:write`: unless your key has it \
                  itself, you cannot take the change back here"
                     .to_owned(),
             );
@@ -331,7 +332,7 @@ impl Gateway {
     }
 }
 
-/// Returns the event of an action of `principal`; `before` and `after` are hashes of the file.
+/// Creates the event of an action of `principal`; `before` and `after` are hashes of the file.
 pub fn edit_event(
     principal: &Principal,
     action: ConfigAction,
@@ -348,7 +349,7 @@ pub fn edit_event(
     lone_event(principal.tenant.clone(), EventBody::ConfigEdited(edited), now)
 }
 
-/// Returns the editable parts of `text`.
+/// The editable parts of `text`.
 fn parts(text: &str) -> Map<String, Value> {
     let Ok(document) = text.parse::<DocumentMut>() else { return Map::new() };
     let array = |name: &str| -> Value {

@@ -1,7 +1,7 @@
 //! Explains step by step why a call would run, be denied or require approval, or why a list is
 //! empty.
 //!
-//! An explanation decides nothing: each step evaluates the check of the pipeline without taking a
+//! An explanation has no effect: each step evaluates the check of the pipeline without taking a
 //! token, requesting an approval or running a tool.
 //!
 //! Invariant (I-85): a caller learns about its own calls only what a call would reveal. A tool of
@@ -59,7 +59,7 @@ pub struct Explanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub tool: Option<ToolId>,
-    /// How many tools its lists show; only when no tool was named.
+    /// How many tools its lists show; only without a named tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<usize>,
     /// The outcome.
@@ -74,17 +74,17 @@ pub struct Explanation {
 pub enum Verdict {
     /// The call would run; the list has tools.
     Allowed,
-    /// It would run or not, depending on its arguments.
+    /// Its arguments decide whether it would run.
     Depends,
     /// It would run after an approval.
     NeedsApproval,
-    /// It would pass the gate, and its source would not answer.
+    /// It would pass the gate, but its source is unavailable.
     Unavailable,
-    /// It would be refused; the tool is in lists.
+    /// It would be denied; lists show the tool.
     Denied,
-    /// The tool is in no list; the list is empty.
+    /// Lists do not show the tool; the list is empty.
     Hidden,
-    /// The caller may know of no tool of this name.
+    /// The caller can see no tool of this name.
     Unknown,
 }
 
@@ -137,8 +137,8 @@ impl Gateway {
         self.explain_as(who, tool, Requester::Itself).await
     }
 
-    /// As [`explain_to`](Self::explain_to), on request of another principal. `who` made no request,
-    /// so nothing is recorded about it.
+    /// As [`explain_to`](Self::explain_to), at the request of another principal. `who` made no
+    /// request, so its record stays unchanged.
     pub async fn explain_for(&self, who: &Principal, tool: Option<&str>) -> Explanation {
         self.explain_as(who, tool, Requester::Another).await
     }
@@ -213,7 +213,7 @@ impl Gateway {
         steps
     }
 
-    /// Explains a caller's list. Reads every tool, so it is for commands and not for requests.
+    /// Explains a caller's list. Reads every tool, so it is for commands instead of requests.
     fn explain_list(&self, snapshot: &Snapshot, who: &Principal) -> Explanation {
         let mut counts = steps::Counts::default();
         for entry in snapshot.catalog.entries() {
@@ -233,12 +233,11 @@ impl Gateway {
             (_, 1..) => (StepResult::Pass, "its scopes reach the tools of its lists"),
             (true, 0) => (
                 StepResult::Stop,
-                "it holds no scopes, so that only tools that ask for none would be listed",
+                "it holds no scopes, so its lists only show tools that require no scope",
             ),
             (false, 0) => (
                 StepResult::Stop,
-                "no tool that it may know of can be called with the scopes it holds; whoever gave \
-                 it its key can tell what there is",
+                "its scopes permit no visible tool; request scopes from the creator of its key",
             ),
         };
         let mut steps = vec![Step::new(StepName::Scope, result, message)];
@@ -248,7 +247,7 @@ impl Gateway {
         listed(who, visible, steps)
     }
 
-    /// The sources of a tenant that have not listed their tools or do not answer.
+    /// The sources of a tenant that have not listed their tools or are unavailable.
     fn sources_step(&self, who: &Principal) -> Step {
         let sources = self.supply().reports_for(&who.tenant);
         let away: Vec<Value> = sources
@@ -285,10 +284,9 @@ fn base(who: &Principal) -> Explanation {
     }
 }
 
-/// The one response about everything that a caller may not know of.
+/// The one response about everything that a caller may not see.
 fn unknown(who: &Principal) -> Explanation {
-    let message = "there is no tool of this name that this caller may know of; a call is answered the \
-                   same way";
+    let message = "this caller can see no tool of this name; a call gets the same response";
     let step = Step::new(StepName::Tool, StepResult::Stop, message);
     Explanation { steps: vec![step], ..base(who) }
 }

@@ -34,7 +34,7 @@ impl Format {
         }
     }
 
-    /// The media type of what [`write`](Self::write) makes.
+    /// The media type of the output of [`write`](Self::write).
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Jsonl | Self::Ocsf | Self::CloudEvents => "application/x-ndjson",
@@ -43,7 +43,7 @@ impl Format {
     }
 
     /// Appends `events`, which were read with their [`StoredEvent::prev`], to `out`. Returns the
-    /// number of malformed events, which are left out: the store was changed by another program.
+    /// number of malformed events, which are left out: another program has changed the store.
     pub fn write(self, events: &[StoredEvent], out: &mut Vec<u8>) -> usize {
         if self == Self::Otlp {
             return otlp::write(events, out);

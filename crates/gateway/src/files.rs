@@ -1,4 +1,4 @@
-//! Finding and reading files that the configuration names. Everything is bounded.
+//! Finds and reads the files of the configuration, within bounds.
 
 use std::{
     io::Read as _,
@@ -7,7 +7,7 @@ use std::{
 
 use toolcrib_core::text::io_reason;
 
-/// Entries of one directory that are read.
+/// Entries to read of one directory.
 const MAX_ENTRIES: usize = 10_000;
 
 /// The files that match `pattern`, which may have wildcards in its last segment.
@@ -44,7 +44,7 @@ pub(crate) fn find(pattern: &Path) -> Result<Vec<PathBuf>, String> {
 pub(crate) fn read(file: &Path, most: usize) -> Result<String, String> {
     let broken = |error: std::io::Error| format!("cannot be read ({})", io_reason(error.kind()));
     let about = std::fs::metadata(file).map_err(broken)?;
-    // A pipe would be waited for.
+    // Reading a pipe would wait for its writer.
     if !about.is_file() {
         return Err("is not a file".to_owned());
     }

@@ -1,8 +1,8 @@
 //! Workflows as the operator wrote them: files that name tools to call, in an order that follows from
 //! what needs what.
 //!
-//! * `definition` is the file format, `files` finds and reads the files, and `plan` is the meaning of one
-//!   file, checked as far as one file can be checked alone.
+//! * `definition` is the file format, `files` finds and reads the files, and `plan` is one file
+//!   after the checks that need no other file.
 //! * `offer` decides for each snapshot which workflows can be offered: every tool of a step must be in
 //!   that snapshot, and a workflow requires every scope that its steps require.
 

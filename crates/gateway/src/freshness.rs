@@ -1,9 +1,9 @@
 //! The age of the copies of stored data that this process keeps in memory.
 //!
-//! Invariant (I-110): a request is answered from keys and pins that the store has confirmed within
-//! [`MAX_UNCONFIRMED`]. A process that was stopped, or cut off from its store, waits for the next
-//! confirmation first, and refuses without one. No request reads the store itself: the tasks that
-//! follow it do, a few times a second.
+//! Invariant (I-110): a request only uses keys and pins that the store has confirmed within
+//! [`MAX_UNCONFIRMED`]. After a pause of the process or a loss of its store, a request waits for
+//! the next confirmation, and fails without one. Requests never read the store for this: the tasks
+//! that follow it do, a few times a second.
 
 use std::{
     sync::{
@@ -16,7 +16,8 @@ use std::{
 use tokio::sync::watch;
 use toolcrib_core::clock::Clock;
 
-/// How long a confirmation counts. Other servers and processes may change keys and pins meanwhile.
+/// How long a confirmation is valid. Other servers and processes may change keys and pins
+/// meanwhile.
 pub const MAX_UNCONFIRMED: Duration = Duration::from_secs(2);
 
 /// How long a request waits for a confirmation.
@@ -25,16 +26,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The age of a copy of stored data.
 pub(crate) struct Confirmation {
     clock: Arc<dyn Clock>,
-    /// When the last successful read began: monotonic nanoseconds, [`NEVER`] before the first, and
-    /// milliseconds of 1970. The monotonic clock counts while this process is stopped, and the other
-    /// one while the machine sleeps.
+    /// The start of the last successful read: monotonic nanoseconds, [`NEVER`] before the first,
+    /// and milliseconds of 1970. The monotonic clock counts while this process is stopped, and the
+    /// other one while the machine sleeps.
     at: AtomicU64,
     wall_at: AtomicI64,
-    /// Counts the reads that failed. Notifies of every read.
+    /// Counts failed reads. Notifies of every read.
     failed: watch::Sender<u64>,
 }
 
-/// The moment at which a read began.
+/// The start of a read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadBegan {
     at: u64,
@@ -51,10 +52,10 @@ impl Confirmation {
         Self { clock, at, wall_at, failed: watch::Sender::new(0) }
     }
 
-    /// Notes that the copy is as current as a read that began at `began`.
+    /// Notes that the copy is as current as the read that started at `began`.
     pub(crate) fn confirm(&self, began: ReadBegan) {
         let later = |at| (at == NEVER || at <= began.at).then_some(began.at);
-        // A read that began before the last one confirms nothing more.
+        // A read with an earlier start than the last one adds no confirmation.
         if self.at.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).is_ok() {
             self.wall_at.store(began.wall_at, Ordering::Release);
         }
@@ -66,7 +67,7 @@ impl Confirmation {
         self.failed.send_modify(|failed| *failed += 1);
     }
 
-    /// Whether the copy counts now.
+    /// Whether the copy is valid now.
     pub(crate) fn is_fresh(&self) -> bool {
         self.is_within(MAX_UNCONFIRMED)
     }
@@ -76,12 +77,12 @@ impl Confirmation {
         let (at, wall_at) = (self.at.load(Ordering::Acquire), self.wall_at.load(Ordering::Acquire));
         let now = ReadBegan::now(&*self.clock);
         let is_recent = Duration::from_nanos(now.at.saturating_sub(at)) <= limit;
-        // A clock that was set back shows nothing; one that was set forward costs a wait.
+        // A clock set back is ignored; a clock set forward causes a wait.
         let slept = u64::try_from(now.wall_at.saturating_sub(wall_at)).unwrap_or_default();
         at != NEVER && is_recent && Duration::from_millis(slept) <= limit
     }
 
-    /// Waits until the copy counts. Returns `false` when the next read fails, or takes too long.
+    /// Waits until the copy is valid. Returns `false` if the next read fails, or takes too long.
     pub(crate) async fn wait(&self) -> bool {
         if self.is_fresh() {
             return true;
@@ -103,7 +104,7 @@ impl Confirmation {
 // === impl ReadBegan ===
 
 impl ReadBegan {
-    /// A read that begins now.
+    /// The start of a read now.
     pub(crate) fn now(clock: &dyn Clock) -> Self {
         Self { at: clock.monotonic_nanos(), wall_at: clock.now().timestamp_millis() }
     }

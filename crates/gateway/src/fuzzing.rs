@@ -1,4 +1,4 @@
-//! Entrances for the fuzz targets; compiled with `--cfg fuzzing` alone.
+//! Entry points for the fuzz targets; compiled only with `--cfg fuzzing`.
 
 /// Reads an untrusted token and an untrusted key set.
 pub fn token(sent: &[u8]) {

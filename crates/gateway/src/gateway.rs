@@ -1,4 +1,4 @@
-//! The face of the gateway: it owns the parts and forwards to them.
+//! The public interface of the gateway: it owns the parts and forwards to them.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -56,12 +56,12 @@ pub(crate) struct Inner {
     pub(crate) editing: tokio::sync::Mutex<()>,
     /// Held during the check, the event and the storage of a new key or session.
     pub(crate) making_credentials: tokio::sync::Mutex<()>,
-    /// Whether the server is about to end.
+    /// Whether the server is about to stop.
     pub(crate) draining: AtomicBool,
 }
 
 impl Drop for Inner {
-    /// Ends the background tasks, also of a gateway that was not closed.
+    /// Stops the background tasks, even if the gateway was not closed.
     fn drop(&mut self) {
         self.services.background.ended().cancel();
         self.snapshots.clear();
@@ -69,11 +69,12 @@ impl Drop for Inner {
 }
 
 impl Gateway {
-    /// Waits until the store has confirmed the pins of the current snapshot recently (I-110). A request
-    /// does this before it loads the snapshot; keys are confirmed when its caller is identified.
+    /// Waits until the pins of the current snapshot have a recent confirmation of the store
+    /// (I-110). A request does this before it loads the snapshot; keys are confirmed when its
+    /// caller is identified.
     ///
     /// # Errors
-    /// [`AuthError::Unavailable`]: the store cannot be read.
+    /// [`AuthError::Unavailable`] if the store cannot be read.
     pub async fn confirm(&self) -> Result<(), AuthError> {
         match self.inner.snapshots.pins.wait().await {
             true => Ok(()),
@@ -96,7 +97,7 @@ impl Gateway {
         self.snapshot().view(principal).body(format, source)
     }
 
-    /// Returns the tool, if `principal` may use it; the refusal is recorded in the background.
+    /// Finds the tool, if `principal` may use it; a refusal is recorded in the background.
     pub fn find(
         &self,
         snapshot: &Arc<Snapshot>,
@@ -127,7 +128,7 @@ impl Gateway {
         self.inner.pipeline.call_idempotent(principal, key, request, keep).await
     }
 
-    /// Starts an interaction of `principal`. Its first call is the first thing recorded of it.
+    /// Starts an interaction of `principal`. Its first call is its first record.
     ///
     /// # Errors
     /// [`TooManyInteractions`].
@@ -159,7 +160,7 @@ impl Gateway {
     /// one.
     ///
     /// # Errors
-    /// A destination that can never work.
+    /// Fails if a destination can never work.
     pub async fn start_audit(
         &self,
         parts: audit::Parts,
@@ -178,7 +179,7 @@ impl Gateway {
         &self.inner.workflows
     }
 
-    /// Returns the time of the gateway's clock.
+    /// The time of the gateway's clock.
     pub fn now(&self) -> toolcrib_core::clock::Timestamp {
         self.inner.services.clock.now()
     }
@@ -193,7 +194,7 @@ impl Gateway {
         &self.inner.services.metrics
     }
 
-    /// Begins spans.
+    /// The tracer, which starts spans.
     pub fn tracer(&self) -> &Tracer {
         &self.inner.services.tracer
     }
@@ -208,16 +209,17 @@ impl Gateway {
         self.inner.services.background.tasks()
     }
 
-    /// The configuration in force, native sources included.
+    /// The current configuration, native sources included.
     pub fn config(&self) -> Arc<Config> {
         self.inner.services.config()
     }
 
-    /// Replaces the configuration: sources whose description did not change continue, new ones are
-    /// started, removed ones are closed once their calls have ended. On an error nothing changes.
+    /// Replaces the configuration: sources with an unchanged description continue, new ones start,
+    /// and removed ones are closed after their calls have finished. On an error the current
+    /// configuration stays.
     ///
     /// # Errors
-    /// [`InvalidSource`]: a source whose description can never work.
+    /// [`InvalidSource`] if the description of a source can never work.
     pub async fn apply(&self, config: Config) -> Result<(), InvalidSource> {
         let (config, removed) = self.inner.supply.apply(config).await?;
         self.inner.authenticator.configure(&config).await;
@@ -228,20 +230,20 @@ impl Gateway {
         Ok(())
     }
 
-    /// Prepares for the end of the requests in flight: calls that wait for an approval end with
-    /// "approval required", and durable runs of workflows that are cut off from now on continue in
-    /// another process.
+    /// Prepares for interrupting the requests in flight: calls that wait for an approval fail with
+    /// "approval required", and durable runs of workflows that are interrupted from now on continue
+    /// in another process.
     pub fn begin_end(&self) {
         self.inner.services.background.ending().cancel();
     }
 
-    /// Returns once [`close`](Self::close) has begun.
+    /// Waits for the start of [`close`](Self::close).
     pub async fn until_closed(&self) {
         self.inner.services.background.ended().cancelled().await;
     }
 
-    /// Closes every source. Calls in flight fail, and everything about them is recorded before this
-    /// returns, the end of every tool session included; new calls are refused.
+    /// Closes every source. Calls in flight fail and new ones are rejected. All records are written
+    /// before this returns, including closed tool sessions.
     pub async fn close(&self) {
         let Inner { services, authenticator, supply, pipeline, audit, .. } = &*self.inner;
         services.background.ending().cancel();
@@ -250,7 +252,7 @@ impl Gateway {
         supply.close().await;
         pipeline.interactions.close_all().await;
         if !services.background.close(CLOSING_TIME).await {
-            tracing::warn!("some calls did not end; the next start closes them in the record");
+            tracing::warn!("some calls did not finish; the next start closes them in the record");
         }
         if let Err(error) = pipeline.quotas.close().await {
             tracing::warn!(%error, "unused calls of quotas could not be returned; they count");

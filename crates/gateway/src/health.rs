@@ -20,7 +20,7 @@ pub struct Check {
     pub name: &'static str,
     /// Its state.
     pub state: CheckState,
-    /// The problem in public words, without names of sources, tenants or tools.
+    /// The problem in a public text, without names of sources, tenants or tools.
     pub reason: Option<Cow<'static, str>>,
 }
 
@@ -29,7 +29,7 @@ pub struct Check {
 pub enum CheckState {
     /// It works.
     Ok,
-    /// Something failed; callers are served.
+    /// A part has failed, but callers are served.
     Degraded,
     /// Callers cannot be served.
     Failed,
@@ -38,12 +38,12 @@ pub enum CheckState {
 // === impl Check ===
 
 impl Check {
-    /// A check that is fine.
+    /// Creates a passed check.
     pub fn ok(name: &'static str) -> Self {
         Self { name, state: CheckState::Ok, reason: None }
     }
 
-    /// A check that is not.
+    /// Creates a failed check.
     pub fn not(
         name: &'static str,
         state: CheckState,
@@ -54,7 +54,7 @@ impl Check {
 }
 
 impl CheckState {
-    /// The state as a word.
+    /// Returns the state as a word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -81,7 +81,7 @@ impl Gateway {
                 Check::not("tasks", CheckState::Degraded, "a background task failed")
             }
             Some(TaskState::Ended) => {
-                Check::not("tasks", CheckState::Failed, "a background task ended")
+                Check::not("tasks", CheckState::Failed, "a background task stopped")
             }
         };
         let disk = match self.audit().is_low_on_space() {
@@ -94,7 +94,7 @@ impl Gateway {
         };
         let drain = match self.inner.draining.load(Ordering::Relaxed) {
             false => Check::ok("drain"),
-            true => Check::not("drain", CheckState::Failed, "the server is about to end"),
+            true => Check::not("drain", CheckState::Failed, "the server is about to stop"),
         };
         vec![keys, tasks, disk, record, drain]
     }

@@ -1,8 +1,8 @@
-//! The input of one call, with the forms that several steps need. Each form is made at most once, and
-//! only when a step needs it.
+//! The input of one call, in the forms that several steps need. Each form is computed at most once,
+//! on first use.
 //!
-//! Invariant (I-9): before the permit nothing is computed whose cost depends on the input.
-//! Invariant (I-102): each form names every member of the input that it has or leaves out.
+//! Invariant (I-9): work whose cost depends on the input starts only after the permit. Invariant
+//! (I-102): each form mentions every member of the input, used or not.
 
 use std::sync::OnceLock;
 
@@ -57,7 +57,7 @@ impl InputForms {
             let CallInput { arguments, caller: _, meta: _ } = &self.input;
             let mut bytes = canonical::exact_bytes(arguments);
             if let Some(round) = self.input.round() {
-                // No canonical form has a zero byte.
+                // Canonical forms never contain a zero byte.
                 bytes.push(0);
                 bytes.extend(canonical::exact_bytes(&round.to_json()));
             }
@@ -70,8 +70,8 @@ impl InputForms {
         self.redacted.get_or_init(|| Redactor::default().value(&self.input.arguments))
     }
 
-    /// Everything that an approver reads, as JSON with secrets replaced: the arguments, and the
-    /// answers and the state of a further round.
+    /// The input for approvers, as JSON with secrets replaced: the arguments, and the answers and
+    /// the state of a further round.
     pub(crate) fn shown(&self) -> Value {
         let CallInput { arguments: _, caller: _, meta: _ } = &self.input;
         let round = self.input.round().map(|round| Redactor::default().value(&round.to_json()));
@@ -83,14 +83,14 @@ impl InputForms {
         Value::Object(shown)
     }
 
-    /// `argsHash` (RFC 0064 §B): redacted, in the canonical form of RFC 8785, hashed as `form` says. It
-    /// is the hash of the arguments alone, as the protocol defines it. A server has one form.
+    /// `argsHash` (RFC 0064 §B): redacted, in the canonical form of RFC 8785, hashed by `form`. It
+    /// only covers the arguments, as the protocol defines. A server has one form.
     pub(crate) fn hash(&self, form: &ArgumentsHash) -> &str {
         self.hash.get_or_init(|| form.of(self.redacted()))
     }
 
-    /// The names and types of the arguments, how many further ones there are, and the shape of a
-    /// further round.
+    /// The names and types of the arguments, the number of further ones, and the shape of a further
+    /// round.
     pub(crate) fn shape(&self) -> (Vec<Argument>, usize, Option<RoundShape>) {
         let CallInput { arguments, caller: _, meta: _ } = &self.input;
         let (arguments, more) = arguments.as_object().map(Argument::shape).unwrap_or_default();
@@ -101,8 +101,8 @@ impl InputForms {
         (arguments, more, round)
     }
 
-    /// What the source receives. The arguments are empty when they are no object, which validation
-    /// has rejected before.
+    /// The input for the source. The arguments are empty if they are not an object, which
+    /// validation has rejected before.
     pub(crate) fn into_source(self) -> SourceInput {
         let CallInput { arguments, caller, meta } = self.input;
         let arguments = match arguments {

@@ -1,7 +1,7 @@
 //! Changes of API keys with their events: a new key is recorded before it works.
 //!
-//! A server makes keys one at a time. Two that exclude each other, such as two successors of one key, are
-//! therefore not both recorded.
+//! A server creates keys one at a time, so that two conflicting keys, such as two successors of one
+//! key, are not both recorded.
 
 use std::time::Duration;
 
@@ -23,10 +23,10 @@ use crate::{
 };
 
 impl Gateway {
-    /// Makes the key `request` for `caller`; it works when this returns.
+    /// Creates the key `request` for `caller`. Afterwards the key works.
     ///
     /// # Errors
-    /// [`KeyError`]: no key was made.
+    /// [`KeyError`]; in that case no key was created.
     pub async fn create_key(
         &self,
         caller: &Principal,
@@ -37,10 +37,11 @@ impl Gateway {
         self.make(caller, drafted).await
     }
 
-    /// Makes the key that follows the key `id`, which ends after `overlap`. Returns that end, too.
+    /// Creates the successor of the key `id`, which expires after `overlap`. Returns the new key
+    /// and that time.
     ///
     /// # Errors
-    /// [`KeyError`]: nothing changed.
+    /// [`KeyError`]; in that case the keys are unchanged.
     pub async fn rotate_key(
         &self,
         caller: &Principal,
@@ -52,11 +53,11 @@ impl Gateway {
         Ok((self.make(caller, drafted).await?, end))
     }
 
-    /// Revokes the key `id`, which works no more when this returns. A key that leaked has to end even
-    /// while nothing can be recorded, so its event follows, and is repeated until it is stored.
+    /// Revokes the key `id`, with immediate effect. A leaked key must be revocable even while the
+    /// record is unavailable, so its event follows, and is retried until it is stored.
     ///
     /// # Errors
-    /// [`KeyError`]: nothing changed.
+    /// [`KeyError`]; in that case the key is unchanged.
     pub async fn revoke_key(&self, caller: &Principal, id: &KeyId) -> Result<Timestamp, KeyError> {
         let key = self.authenticator().revocable_key(caller, id).await?;
         let at = self.authenticator().store_revocation(id).await?;
@@ -75,7 +76,7 @@ impl Gateway {
     }
 }
 
-/// Returns the event of an action of `principal` on `key`, in the record of the key's tenant.
+/// Creates the event of an action of `principal` on `key`, in the record of the key's tenant.
 pub fn key_event(
     principal: &Principal,
     action: KeyAction,

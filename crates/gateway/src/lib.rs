@@ -6,7 +6,7 @@
 //!
 //! * `pipeline` has the nine steps that every call passes, in `pipeline/call.rs`.
 //! * `supply` keeps the catalog current and publishes a [`Snapshot`] after each change.
-//! * [`approvals`] is the step that requires a human decision, and the answers of humans.
+//! * [`approvals`] is the step that requires a human decision, and the responses of approvers.
 //! * [`audit`] appends events, and signs, anchors, forwards, exports and prunes the record.
 //! * `workflow` runs workflows, whose steps pass the pipeline as calls of their caller.
 //! * [`trace`](mod@trace) has the spans of requests and calls.

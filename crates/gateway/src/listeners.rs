@@ -1,4 +1,4 @@
-//! The streams of one kind that are open, divided among callers.
+//! The open streams of one kind, divided among callers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use toolcrib_core::{
 
 /// Listeners at the same time, in addition to those within [`SHARE_OF_TENANT`].
 pub const MAX_LISTENERS: usize = 1_000;
-/// Listeners that each tenant may have in any case.
+/// Listeners that each tenant may always have.
 pub const SHARE_OF_TENANT: usize = 32;
 /// Listeners of one principal at the same time.
 pub const MAX_LISTENERS_OF_ONE: usize = 16;
@@ -22,7 +22,7 @@ pub struct TooManyListeners;
 
 /// The listeners of one kind.
 ///
-/// Invariant (I-105): no tenant uses up the listeners of another.
+/// Invariant (I-105): a tenant never uses up the listeners of another.
 #[derive(Debug, Clone)]
 pub struct Listeners {
     shares: Arc<Mutex<Shares>>,
@@ -43,13 +43,13 @@ impl Default for Listeners {
 }
 
 impl Listeners {
-    /// Allows `max` listeners, and `of_one` of each principal.
+    /// Allows `max` listeners in total, and `of_one` of each principal.
     pub fn new(max: usize, of_one: usize) -> Self {
         let shares = Shares::new(max).with_floor(SHARE_OF_TENANT.min(max));
         Self { shares: Arc::new(Mutex::new(shares)), of_one }
     }
 
-    /// Returns a permission for one more stream of `principal`.
+    /// Permits one more stream of `principal`.
     ///
     /// # Errors
     /// [`TooManyListeners`].

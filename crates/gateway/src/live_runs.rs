@@ -1,4 +1,4 @@
-//! The workflow runs of this process: the causes of their calls, the end of their steps, and their
+//! The workflow runs of this process: the causes of their calls, their recorded steps, and their
 //! cancellation.
 
 use std::{collections::HashMap, sync::Arc};
@@ -17,7 +17,7 @@ use crate::{background::CLOSING_TIME, flows::offer::Runnable};
 /// Runs of this process.
 #[derive(Default)]
 pub(crate) struct LiveRuns {
-    /// Calls of workflows whose opening event is stored, until the workflow begins.
+    /// Calls of workflows whose opening event is stored, until the workflow starts.
     called: Mutex<HashMap<CallId, WorkflowCall>>,
     running: Mutex<HashMap<CallId, Running>>,
 }
@@ -28,11 +28,11 @@ pub(crate) struct WorkflowCall {
     pub(crate) runnable: Option<Arc<Runnable>>,
     /// The opening event of the call.
     pub(crate) cause: EventId,
-    /// The call of the workflow that this one is a step of.
+    /// The parent call, if this call is a step of a workflow.
     pub(crate) parent: Option<CallId>,
-    /// Cancelled when the call is to end.
+    /// Cancelled to stop the call.
     pub(crate) end: CancellationToken,
-    /// Used when everything of the steps has been recorded.
+    /// Used after all steps have been recorded.
     pub(crate) recorded: oneshot::Sender<CallEnd>,
 }
 
@@ -49,22 +49,22 @@ pub(crate) struct Steps {
     recorded: oneshot::Receiver<CallEnd>,
 }
 
-/// What becomes of the call of a workflow.
+/// The state of the call of a workflow after its task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallEnd {
-    /// It has ended.
+    /// It has finished.
     Ended,
-    /// Another process continues its run, and records its end.
+    /// Another process continues its run, and records its result.
     Continues,
 }
 
-/// A run that can be cancelled as long as this lives.
+/// A run that can be cancelled as long as this value exists.
 pub(crate) struct Listed {
     runs: Arc<LiveRuns>,
     call: CallId,
 }
 
-/// The step of a workflow that a call is.
+/// The context of a call that is a step of a workflow.
 pub(crate) struct StepContext {
     /// The id of the call.
     pub(crate) call: CallId,
@@ -72,14 +72,14 @@ pub(crate) struct StepContext {
     pub(crate) parent: CallId,
     /// The opening event of that call.
     pub(crate) cause: EventId,
-    /// Stores the result, if the run is to survive the process.
+    /// Stores the result, if the run must survive the process.
     pub(crate) keep: Option<Arc<dyn Keep>>,
 }
 
-/// Stores the result of a call until its run ends.
+/// Stores the result of a call until its run finishes.
 #[async_trait]
 pub(crate) trait Keep: Send + Sync {
-    /// Stores it, durably: the call's closing event follows.
+    /// Stores it durably, before the call's closing event.
     async fn keep(&self, call: &CallId, result: Result<&Outcome, &CallError>);
 }
 
@@ -101,12 +101,12 @@ impl LiveRuns {
         Steps { runs: Arc::clone(self), call: call.clone(), recorded }
     }
 
-    /// Takes the registration of `call`.
+    /// Removes and returns the registration of `call`.
     pub(crate) fn begin(&self, call: &CallId) -> Option<WorkflowCall> {
         self.called.lock().remove(call)
     }
 
-    /// Makes the run known, so that `end` can be cancelled.
+    /// Lists the run, so that `end` can be cancelled.
     pub(crate) fn list(
         self: &Arc<Self>,
         call: &CallId,
@@ -118,14 +118,14 @@ impl LiveRuns {
         Listed { runs: Arc::clone(self), call: call.clone() }
     }
 
-    /// Ends the workflows of `run`. Returns their number.
+    /// Cancels the workflows of `run`. Returns their number.
     pub(crate) fn cancel(&self, tenant: &TenantId, run: &RunId) -> usize {
         let running = self.running.lock();
         let wanted = running.values().filter(|it| it.tenant == *tenant && it.run == *run);
         wanted.map(|it| it.end.cancel()).count()
     }
 
-    /// Ends one workflow.
+    /// Cancels one workflow.
     pub(crate) fn cancel_call(&self, call: &CallId) {
         if let Some(running) = self.running.lock().get(call) {
             running.end.cancel();
@@ -140,14 +140,14 @@ impl LiveRuns {
 // === impl Steps ===
 
 impl Steps {
-    /// Waits until everything of the steps has been recorded, for seconds at most.
+    /// Waits until all steps have been recorded, for seconds at most.
     pub(crate) async fn recorded(self) -> CallEnd {
-        // A workflow that has not begun will not.
+        // A workflow that has not started never will.
         self.runs.called.lock().remove(&self.call);
         match tokio::time::timeout(CLOSING_TIME, self.recorded).await {
             Ok(end) => end.unwrap_or(CallEnd::Ended),
             Err(_late) => {
-                tracing::warn!(call = %self.call, "a workflow ended before the last of its steps");
+                tracing::warn!(call = %self.call, "a workflow finished before the last of its steps");
                 CallEnd::Ended
             }
         }

@@ -1,5 +1,5 @@
-//! What operators read about a gateway: the metrics that are measured when they are read, and a report
-//! for people.
+//! The view of operators on a gateway: metrics that are measured on each read, and a report for
+//! people.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use toolcrib_core::clock::Timestamp;
 
 use crate::{gateway::Gateway, source_report::BreakerState};
 
-/// How long the store may take; then its last measurements are shown.
+/// Time limit of the store; after it, its last measurements are shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The state of a gateway. It names no source, tenant, principal or tool.
+/// The state of a gateway. It contains no name of a source, tenant, principal or tool.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Diagnosis {
@@ -20,9 +20,9 @@ pub struct Diagnosis {
     pub build: BuildDiagnosis,
     /// When the gateway was started.
     pub started_at: Timestamp,
-    /// The configuration in force.
+    /// The current configuration.
     pub configuration: ConfigurationDiagnosis,
-    /// The tools that are offered.
+    /// The offered tools.
     pub catalog: CatalogDiagnosis,
     /// The sources.
     pub sources: SourcesDiagnosis,
@@ -40,13 +40,13 @@ pub struct Diagnosis {
 pub struct BuildDiagnosis {
     /// Its version.
     pub version: &'static str,
-    /// The operating system that it was built for.
+    /// The operating system of the build.
     pub os: &'static str,
-    /// The processor that it was built for.
+    /// The processor of the build.
     pub arch: &'static str,
 }
 
-/// The configuration in force.
+/// The current configuration.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigurationDiagnosis {
@@ -58,7 +58,7 @@ pub struct ConfigurationDiagnosis {
     pub refused: u64,
 }
 
-/// The tools that are offered.
+/// The offered tools.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CatalogDiagnosis {
@@ -74,9 +74,9 @@ pub struct CatalogDiagnosis {
 pub struct SourcesDiagnosis {
     /// All of them.
     pub configured: usize,
-    /// Those that are connected and whose tools could be listed.
+    /// Connected sources whose tools could be listed.
     pub up: usize,
-    /// Those whose circuit breaker is open.
+    /// Sources with an open circuit breaker.
     pub breakers_open: usize,
 }
 
@@ -90,7 +90,7 @@ pub struct StoreDiagnosis {
     pub bytes: i64,
     /// Transactions that wait for its writer.
     pub queue: i64,
-    /// Free disk space; `None` when it is on another machine.
+    /// Free disk space; `None` if it is on another machine.
     pub free_bytes: Option<i64>,
     /// Whether refused calls are not recorded, to save space.
     pub low_on_space: bool,
@@ -100,9 +100,9 @@ pub struct StoreDiagnosis {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordDiagnosis {
-    /// Events that wait for a checkpoint.
+    /// Events without a checkpoint.
     pub unsigned_events: i64,
-    /// When this server signed its last checkpoint.
+    /// The time of this server's last checkpoint.
     pub last_checkpoint_at: Option<Timestamp>,
     /// Whether calls are refused, because signed events are missing.
     pub refuses_calls: bool,
@@ -112,14 +112,14 @@ pub struct RecordDiagnosis {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalsDiagnosis {
-    /// Those that wait for an answer.
+    /// Pending approvals.
     pub pending: i64,
 }
 
 // === impl Gateway ===
 
 impl Gateway {
-    /// All metrics as OpenMetrics text, with the measurements of this moment.
+    /// All metrics as OpenMetrics text, with current measurements.
     pub async fn metrics_text(&self) -> String {
         self.measure().await;
         self.metrics().encode()

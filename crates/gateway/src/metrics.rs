@@ -1,5 +1,5 @@
-//! Numbers for operators. Labels are closed sets or the operator's own words (source ids). Text of
-//! callers and upstreams does not become a label, except for a few names of clients.
+//! Numbers for operators. Labels are closed sets or names that the operator chose (source ids).
+//! Text of callers and upstreams never becomes a label, except for a few names of clients.
 
 mod calls;
 mod handles;
@@ -47,13 +47,13 @@ use crate::{
     source_report::{BreakerState, SourceLatency},
 };
 
-/// The most names of clients in the metrics; those after them are counted together.
+/// The most names of clients in the metrics; further ones are counted together.
 const MAX_CLIENTS: usize = 32;
 const OTHER_CLIENTS: &str = "(others)";
 /// Longest name of a client in the metrics, in characters.
 const MAX_CLIENT: usize = 40;
 
-/// The beginning of every metric name.
+/// The start of every metric name.
 const PREFIX: &str = "toolcrib";
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -78,7 +78,7 @@ struct TaskLabels {
     task: &'static str,
 }
 
-/// What kept a call from its tool.
+/// The limit that stopped a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
     Rate,
@@ -96,7 +96,7 @@ struct LimitLabels {
     limit: &'static str,
 }
 
-/// A call that runs, for as long as this is there.
+/// A running call, as long as this value exists.
 pub(crate) struct RunningCall(Gauge);
 
 impl Drop for RunningCall {
@@ -131,16 +131,16 @@ pub struct Metrics {
     gate_seconds: Times,
     requests: Family<RequestLabels, Counter>,
     request_seconds: Family<SurfaceLabels, Times>,
-    /// The series of requests, which are found without a lock.
+    /// The series of requests, found without a lock.
     request_handles: Handles<(Surface, u16), (Counter, Times)>,
     config_applications: Counter,
     config_failures: Counter,
     config_applied: Gauge,
     approvals_pending: Gauge,
     mixed_versions: Family<ClientLabels, Counter>,
-    /// The clients that have a series.
+    /// The clients with a series.
     mixed_clients: Mutex<HashSet<String>>,
-    /// The sources that have series.
+    /// The sources with series.
     sources: Mutex<HashSet<SourceId>>,
     source_up: Family<SourceLabels, Gauge>,
     source_tools: Family<SourceLabels, Gauge>,
@@ -163,7 +163,8 @@ pub struct Metrics {
     request_bytes: Gauge,
     bodies_refused: Counter,
     handshakes_failed: Family<HandshakeLabels, Counter>,
-    /// Without TLS it has no value, so that no alert takes 1970 for the end of a certificate.
+    /// Without TLS this has no value, so that alerts do not take 1970 for the expiry of a
+    /// certificate.
     certificate_expires: Family<NoLabels, Gauge>,
     generation: Gauge,
     checkpoints: Counter,
@@ -295,7 +296,7 @@ impl Metrics {
         encoded(&self.registry)
     }
 
-    /// Returns the metrics of the calls of `tenant` as OpenMetrics text. Everything else would show
+    /// Returns the metrics of the calls of `tenant` as OpenMetrics text. Other metrics would show
     /// calls of other tenants.
     pub fn encode_tenant(&self, tenant: &TenantId) -> String {
         let mut own = Registry::with_prefix(PREFIX);
@@ -331,8 +332,8 @@ impl Metrics {
         }
     }
 
-    /// Takes over the labels of `config`, which is applied at `now`, and removes the series of sources
-    /// that it does not have.
+    /// Applies the labels of `config` at `now`, and removes the series of sources that it does not
+    /// have.
     pub(crate) fn configure(&self, config: &Config, now: Timestamp) {
         self.config_applications.inc();
         self.config_applied.set(now.timestamp());
@@ -360,17 +361,17 @@ impl Metrics {
         }
     }
 
-    /// Frees the places of tools for which `exists` is false, if there is no place left.
+    /// Frees the places of tools that do not exist, if the table is full.
     pub(crate) fn retain_tools(&self, exists: impl Fn(&ToolId) -> bool) {
         self.calls.retain_tools(exists);
     }
 
-    /// Counts a changed configuration that was not applied.
+    /// Counts a rejected change of the configuration.
     pub fn configuration_refused(&self) {
         self.config_failures.inc();
     }
 
-    /// Returns what operators want to know without the text of all metrics.
+    /// The main values for operators, without the text of all metrics.
     pub(crate) fn readings(&self) -> Readings {
         Readings {
             started: self.started,
@@ -386,7 +387,7 @@ impl Metrics {
         }
     }
 
-    /// Counts an answered HTTP request, which took `time`.
+    /// Counts a completed HTTP request, which took `time`.
     pub fn request(&self, surface: Surface, status: u16, time: Duration) {
         let handle = self.request_handles.get_or_insert(&(surface, status), || {
             let counter = self.requests.get_or_create_owned(&RequestLabels { surface, status });
@@ -396,8 +397,8 @@ impl Metrics {
         handle.1.observe(time);
     }
 
-    /// Counts an MCP request whose header names another revision than its body. Returns whether it is
-    /// the first one of a client with this name.
+    /// Counts an MCP request with different revisions in header and body. Returns whether it is the
+    /// first one of a client with this name.
     pub fn mixed_versions(&self, client: &str) -> bool {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_. ".contains(c);
         let mut client: String = client.chars().filter(|c| is_plain(*c)).take(MAX_CLIENT).collect();
@@ -413,12 +414,12 @@ impl Metrics {
         is_first
     }
 
-    /// Counts a call that has ended.
+    /// Counts a completed call.
     pub(crate) fn call(&self, call: &FinishedCall<'_>) {
         self.calls.finished(call);
     }
 
-    /// Notes the time that the gate has added to a call.
+    /// Notes the time that the gate added to a call.
     pub(crate) fn gate(&self, time: Duration) {
         self.gate_seconds.observe(time);
     }
@@ -431,7 +432,7 @@ impl Metrics {
         }
     }
 
-    /// Returns the observer of the transactions of the store.
+    /// The observer of the transactions of the store.
     pub(crate) fn commit_observer(&self) -> CommitObserver {
         let seconds = self.commit_seconds.clone();
         Arc::new(move |time| seconds.observe(time))
@@ -480,12 +481,12 @@ impl Metrics {
             let labels = SourceLabels::of(source);
             let tools = i64::try_from(tools).unwrap_or(i64::MAX);
             self.source_quarantined.get_or_create(&labels).set(tools);
-            // There from the start, so that the first one can be seen as a rise.
+            // Created at the start, so that the first count is visible as a rise.
             drop(self.source_drifts.get_or_create(&labels));
         }
     }
 
-    /// Creates the series of a source that count seldom events, so that the first one can be seen as a
+    /// Creates the series of a source that rarely count, so that the first count is visible as a
     /// rise.
     pub(crate) fn begin(&self, source: &SourceId) {
         let labels = SourceLabels::of(source);
@@ -496,7 +497,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a call of `source` that runs.
+    /// Counts a running call of `source`.
     pub(crate) fn runs(&self, source: &SourceId) -> RunningCall {
         let source = self.calls.source(source);
         source.running.inc();
@@ -507,7 +508,7 @@ impl Metrics {
         u64::try_from(self.calls.source(source).running.get()).unwrap_or(0)
     }
 
-    /// Returns the run times of the calls of `source` in this process.
+    /// The run times of the calls of `source` in this process.
     pub(crate) fn latency(&self, source: &SourceId) -> Option<SourceLatency> {
         let summary = self.calls.source(source).latency()?;
         let milliseconds = |time: Duration| (time.as_secs_f64() * 1e5).round() / 1e2;
@@ -529,7 +530,7 @@ impl Metrics {
     pub(crate) fn breaker(&self, source: &SourceId, state: BreakerState, opened: bool) {
         let labels = SourceLabels::of(source);
         self.source_breaker_state.get_or_create(&labels).set(state.number());
-        // There from the start, so that the first one can be seen as a rise.
+        // Created at the start, so that the first count is visible as a rise.
         self.source_breaker_opened.get_or_create(&labels).inc_by(u64::from(opened));
     }
 
@@ -548,12 +549,12 @@ impl Metrics {
         self.unrecorded.inc();
     }
 
-    /// Sets how many bytes requests in flight and their answers take.
+    /// Sets how many bytes requests in flight and their responses take.
     pub fn request_bytes(&self, bytes: usize) {
         self.request_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// Counts a request whose body had no room.
+    /// Counts a request that was rejected because its body had no room.
     pub fn body_refused(&self) {
         self.bodies_refused.inc();
     }
@@ -563,7 +564,7 @@ impl Metrics {
         self.handshakes_failed.get_or_create(&HandshakeLabels { reason }).inc();
     }
 
-    /// Notes the end of the validity of the certificate of the listener.
+    /// Sets the expiry of the certificate of the listener.
     pub fn certificate_expires(&self, at: DateTime<Utc>) {
         self.certificate_expires.get_or_create(&NoLabels {}).set(at.timestamp());
     }
@@ -572,13 +573,13 @@ impl Metrics {
         self.refusals_counted.inc();
     }
 
-    /// Counts a checkpoint that was signed at `now`.
+    /// Counts a checkpoint, signed at `now`.
     pub(crate) fn checkpoint(&self, now: Timestamp) {
         self.checkpoints.inc();
         self.checkpoint_time.set(now.timestamp());
     }
 
-    /// Notes how many events wait for a checkpoint, and whether calls are refused.
+    /// Notes the number of events without a checkpoint, and whether calls are refused.
     pub(crate) fn signing(&self, unsigned: u64, refuses_calls: bool) {
         self.unsigned_events.set(i64::try_from(unsigned).unwrap_or(i64::MAX));
         self.refuses_calls.set(refuses_calls.into());
@@ -596,7 +597,7 @@ impl Metrics {
         self.pruned.inc_by(events as u64);
     }
 
-    /// A forwarder begins: its numbers are there from then on.
+    /// Creates the numbers of a forwarder at its start.
     pub(crate) fn forwards(&self, forwarder: &str) {
         let labels = ForwardLabels::of(forwarder);
         drop(self.forwarded.get_or_create(&labels));

@@ -1,30 +1,30 @@
-//! Requests that name a tool or a run that their caller does not see, and the moment at which they are
-//! answered.
+//! Delays responses to requests for tools and runs that are invisible to their caller.
 //!
-//! Invariant (I-9, I-81): how long such a request takes does not depend on whether there is a tool or
-//! a run of that name. Hidden, foreign and unknown names take the same path; the rest of a difference, a
-//! lookup that finds something or not, disappears in the wait for the next step after the request began.
+//! Invariant (I-9, I-81): the duration of such a request does not depend on the existence of the
+//! tool or the run. Hidden, foreign and unknown names take the same path. Remaining differences,
+//! such as a successful lookup, disappear in the wait for the next step after the start of the
+//! request.
 
 use std::{
     cell::Cell,
     time::{Duration, Instant},
 };
 
-/// Answers about tools are given at multiples of this: a thousand times longer than a lookup in
+/// Responses about tools are sent at multiples of this: a thousand times longer than a lookup in
 /// memory, and too short to be noticed.
 const LOOKUP_STEP: Duration = Duration::from_micros(250);
-/// Answers about stored things are given at multiples of this, by the same ratio.
+/// Responses about stored items are sent at multiples of this, by the same ratio.
 const STORE_STEP: Duration = Duration::from_millis(10);
 /// Timers are exact to a millisecond; the rest of a wait needs no timer.
 const TIMER_ERROR: Duration = Duration::from_millis(2);
 
 tokio::task_local! {
-    /// The step for the answer, if the request has named something that its caller does not see.
+    /// The step for the response, if the request has named an item that its caller does not see.
     static STEP: Cell<Option<Duration>>;
 }
 
-/// Runs `request`. If it names something that its caller does not see, returns at the next multiple
-/// of 250 µs after its start for tools, of 10 ms for what is stored.
+/// Runs `request`. If it names an item that its caller does not see, it finishes at the next
+/// multiple of 250 µs after its start for tools, or of 10 ms for stored items.
 pub async fn evenly<F: Future>(request: F) -> F::Output {
     let start = Instant::now();
     let run = async {
@@ -46,7 +46,7 @@ pub async fn evenly<F: Future>(request: F) -> F::Output {
     output
 }
 
-/// Returns the length of `time`; saturates after 584 years.
+/// `time` in nanoseconds; saturates after 584 years.
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -56,13 +56,13 @@ pub(crate) fn note() {
     note_step(LOOKUP_STEP);
 }
 
-/// Notes that the current request has named something stored that its caller does not see, or that does
-/// not exist.
+/// Notes that the current request has named a stored item that its caller does not see, or that
+/// does not exist.
 pub fn note_stored() {
     note_step(STORE_STEP);
 }
 
 fn note_step(step: Duration) {
-    // Outside of a request there is no answer to delay.
+    // Outside of a request there is no response to delay.
     STEP.try_with(|noted| noted.set(noted.get().max(Some(step)))).ok();
 }

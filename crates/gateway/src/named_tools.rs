@@ -1,8 +1,7 @@
-//! Roles that are made from named tools.
+//! Roles from named tools.
 //!
-//! Scopes select tools, and several tools can require the same ones: a role that gets the scopes of
-//! some tools reaches others too. The others are reported, and the change is written only after a
-//! person has seen them.
+//! Several tools can require the same scopes, so a role with the scopes of some tools also reaches
+//! others. The others are reported, and the change is written only after a person has seen them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +28,7 @@ use crate::{
 /// The most names of a list.
 const MAX_NAMES: usize = 1_000;
 
-/// The reach of a role that is made from named tools.
+/// The reach of a role from named tools.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RoleReach {
@@ -39,8 +38,8 @@ pub struct RoleReach {
     pub named: Vec<String>,
     /// Other tools that it would reach, because they require the same scopes. At most 1 000.
     pub others: Vec<String>,
-    /// Changes with which it reaches the named tools alone: rules give these a separate scope, and
-    /// roles that reach them keep them. Empty without other tools, and where rules cannot do that.
+    /// Changes that make the role reach only the named tools: rules give these a separate scope,
+    /// and roles that reach them keep them. Empty without other tools, and if rules cannot do that.
     pub suggestion: Vec<Change>,
 }
 
@@ -49,18 +48,18 @@ fn required(entry: &Entry) -> &[Scope] {
     entry.tool.required_scopes().unwrap_or_default()
 }
 
-/// Returns whether a holder of `scopes` reaches `entry`, policies aside.
+/// Whether a holder of `scopes` reaches `entry`, policies aside.
 fn reaches(scopes: &ScopeSet, entry: &Entry) -> bool {
     entry.tool.required_scopes().is_some_and(|required| scopes.missing(required).next().is_none())
 }
 
 impl Gateway {
-    /// Replaces the tools of each change by the scopes that they require, and returns the reach of the
-    /// roles. With `tenant`, only its tools can be named. The other tools are those of every tenant, and
-    /// those in quarantine, which the role reaches once they are approved.
+    /// Replaces the tools of each change by their required scopes, and returns the reach of the
+    /// roles. With `tenant`, only its tools can be named. The other tools include those of every
+    /// tenant, and quarantined ones, which the role reaches after their approval.
     ///
     /// # Errors
-    /// Fails when a change names no existing tool, or is not about a role.
+    /// Fails if a change names an unknown tool, or is not about a role.
     pub fn resolve_tools(
         &self,
         config: &Config,
@@ -92,7 +91,7 @@ impl Gateway {
     }
 }
 
-/// A role that is made from named tools.
+/// A role from named tools.
 struct RoleOfTools<'a> {
     config: &'a Config,
     change: Change,
@@ -112,7 +111,7 @@ impl<'a> RoleOfTools<'a> {
         mut change: Change,
     ) -> Result<Self, EditError> {
         if change.kind != ChangeKind::Role || change.action == EditAction::Remove {
-            return Err(EditError::of_key("tools", "is only for a role that is added or changed"));
+            return Err(EditError::of_key("tools", "is only for adding or changing a role"));
         }
         let mut named: Vec<&Entry> = Vec::new();
         for glob in std::mem::take(&mut change.tools) {
@@ -163,13 +162,13 @@ impl<'a> RoleOfTools<'a> {
         (self.with_scopes(scopes), reach)
     }
 
-    /// Returns the base scopes and `more` as a set.
+    /// The base scopes and `more` as a set.
     fn scopes_with(&self, more: impl IntoIterator<Item = Scope>) -> ScopeSet {
         let more = more.into_iter().filter_map(|scope| Grant::parse(scope.as_str()).ok());
         ScopeSet::new(self.base.iter().cloned().chain(more))
     }
 
-    /// Returns the change of the role with `more` scopes.
+    /// The change of the role with `more` scopes.
     fn with_scopes(&self, more: Vec<Scope>) -> Change {
         let mut scopes: Vec<String> = self.base.iter().map(ToString::to_string).collect();
         for scope in more.into_iter().map(|scope| scope.to_string()).collect::<BTreeSet<_>>() {
@@ -182,8 +181,7 @@ impl<'a> RoleOfTools<'a> {
         change
     }
 
-    /// Returns the changes with which the role reaches the named tools alone; `None` where rules cannot
-    /// do that.
+    /// The changes that make the role reach only the named tools; `None` if rules cannot do that.
     fn suggestion(&self) -> Option<Vec<Change>> {
         let mut taken: BTreeSet<String> =
             self.config.known_scopes().iter().map(ToString::to_string).collect();
@@ -200,7 +198,7 @@ impl<'a> RoleOfTools<'a> {
                 continue;
             }
             let source = self.config.source(&source)?;
-            // The scopes of their steps are required as well, and natives are not in the file.
+            // Workflows also require the scopes of their steps, and natives are not in the file.
             if source.kind == SourceKind::Workflow || source.spec.upstream == UpstreamSpec::Native {
                 return None;
             }
@@ -228,7 +226,7 @@ impl<'a> RoleOfTools<'a> {
     }
 }
 
-/// Returns the scopes that a change states, or else those that its role has.
+/// The scopes in a change, or otherwise those of its role.
 fn base_scopes(config: &Config, change: &Change) -> Result<Vec<Grant>, EditError> {
     let Some(stated) = change.settings.get("scopes") else {
         return Ok(match change.action {
@@ -242,7 +240,7 @@ fn base_scopes(config: &Config, change: &Change) -> Result<Vec<Grant>, EditError
     parsed.ok_or_else(|| EditError::of_key("scopes", "expected an array of scopes"))
 }
 
-/// Returns a scope below `shared` that nothing requires yet, named after `role`.
+/// An unused scope below `shared`, named after `role`.
 fn own_scope(shared: &Scope, role: &str, taken: &mut BTreeSet<String>) -> Option<Scope> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let role: String = role.chars().map(|c| if is_allowed(c) { c } else { '-' }).collect();

@@ -1,6 +1,6 @@
-//! The pipeline that every call passes, by whatever surface it came.
+//! The pipeline of every call, from every surface.
 //!
-//! `call.rs` contains the nine steps in order; the other modules are what the steps use.
+//! `call.rs` contains the nine steps in order; the other modules support the steps.
 
 mod call;
 mod dispatch;

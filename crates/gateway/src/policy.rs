@@ -1,10 +1,9 @@
 //! Policies that restrict calls further than scopes do (`[policy]`).
 //!
-//! Invariant (I-83): a policy never widens. Tenants and scopes are checked first; then the call
-//! needs a permit of the policies and no forbid. An evaluation that fails is a denial.
-//! Invariant (I-82): policies see the shape of arguments and never a value.
-//! Invariant (I-84): a list leaves out a tool if policies deny it for all arguments and surfaces,
-//! and only then.
+//! Invariant (I-83): a policy never widens access. Tenants and scopes are checked first; then the
+//! policies must permit the call without forbidding it. A failed evaluation is a denial. Invariant
+//! (I-82): policies see the shape of arguments and never a value. Invariant (I-84): policies hide a
+//! tool from lists only if they deny it for all arguments and surfaces.
 
 #[cfg(feature = "cedar")]
 mod cedar;
@@ -32,7 +31,7 @@ pub use self::none::PolicySet;
 /// One file of policies, or of a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyFile {
-    /// As the operator knows it.
+    /// The name for the operator.
     pub name: String,
     /// Its text.
     pub text: String,
@@ -43,9 +42,9 @@ pub struct PolicyFile {
 pub struct PolicyProblem {
     /// The file's name.
     pub file: String,
-    /// 1-based.
+    /// The line, from 1.
     pub line: Option<usize>,
-    /// In words.
+    /// The text of the problem.
     pub message: String,
 }
 
@@ -64,18 +63,18 @@ impl fmt::Display for PolicyProblem {
     }
 }
 
-/// What policies say.
+/// The decision of the policies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
-    /// Whether they permit the call; `None` when that depends on unknown facts.
+    /// Whether they permit the call; `None` if that depends on unknown facts.
     pub allowed: Option<bool>,
-    /// Which of them say so: their `@id`, or file and line.
+    /// The deciding policies: their `@id`, or file and line.
     pub by: Vec<String>,
-    /// Why they could not all be evaluated.
+    /// Why some of them could not be evaluated.
     pub errors: Vec<String>,
 }
 
-/// The decision of a snapshot: what decides without policies, and then the policies.
+/// The decision of a snapshot: first the base decision, and then the policies.
 #[derive(Clone)]
 pub(crate) struct Decider {
     pub(crate) base: Arc<dyn Authorizer>,
@@ -103,7 +102,7 @@ impl Authorizer for Decider {
         if policies.judge(subject, resource, Some(call)).allowed == Some(true) {
             return Ok(());
         }
-        // The denial of a tool that lists leave out must not disclose the tool.
+        // The denial must not disclose a tool that lists leave out.
         match policies.judge(subject, resource, None).allowed {
             Some(false) => Err(Denied::Policy),
             Some(true) | None => Err(Denied::Arguments),

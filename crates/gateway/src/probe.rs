@@ -1,11 +1,11 @@
-//! Tools for tests of a running server, which the test routes call.
+//! Tools for tests of a running server, called by the test routes.
 //!
 //! A probe is an ordinary [`Entry`] over an ordinary [`Source`] of this process. It is the only
-//! tool of a snapshot that is made for one request, so no list shows it and no other request
-//! reaches it. Its call passes the pipeline like any other.
+//! tool of a snapshot for one request, so lists do not show it and other requests cannot reach it.
+//! Its call passes the pipeline like any other.
 //!
 //! Invariant: a probe cannot be confused with a tool of a source. It cannot have the id of such a
-//! tool, so its buckets are separate, and the ids of its runs begin with [`RUN_PREFIX`].
+//! tool, so its buckets are separate, and the ids of its runs start with [`RUN_PREFIX`].
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,14 +33,14 @@ use crate::{
     tool_ref::ToolRef,
 };
 
-/// How the runs of probes begin.
+/// The start of the run ids of probes.
 pub const RUN_PREFIX: &str = "probe-";
 
-/// What tools of sources are called.
+/// The starts of the ids of sources' tools.
 const TAKEN: [&str; 4] = ["mcp:", "connector:", "openwop:", "x-host-"];
 
-/// High enough that no test meets it, over so long a time that a bucket which [`Act::Exhaust`] has
-/// emptied does not count as empty under it.
+/// High enough for every test, over so long a period that a bucket emptied by [`Act::Exhaust`] does
+/// not count as empty under it.
 const GENEROUS: &str = "100000/h";
 const TIGHT: &str = "1/m";
 
@@ -49,13 +49,13 @@ const TIGHT: &str = "1/m";
 pub enum Act {
     /// It succeeds.
     Succeed,
-    /// It says that it failed.
+    /// It reports a failure.
     Fail,
-    /// It succeeds, and it is called until its bucket is empty.
+    /// It succeeds, and is called until its bucket is empty.
     Exhaust,
 }
 
-/// A tool that is in no catalog.
+/// A tool outside of every catalog.
 #[derive(Debug)]
 pub struct Probe {
     entry: Arc<Entry>,
@@ -63,14 +63,16 @@ pub struct Probe {
     act: Act,
 }
 
-/// Why there can be no such probe.
+/// Why a probe is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidProbe {
-    /// The name is one that tools of sources have.
-    #[error("names a tool of a source; a probe needs a name of its own, for example `web.search`")]
+    /// The name belongs to tools of sources.
+    #[error(
+        "names a tool of a source; choose another name for the probe, for example `web.search`"
+    )]
     Taken,
-    /// A fault of ours.
+    /// A bug in this program.
     #[error("cannot be made")]
     Impossible,
 }
@@ -95,7 +97,7 @@ struct ProbeSource {
 // === impl Probe ===
 
 impl Probe {
-    /// A probe called `tool` that requires `scopes` and does `act`.
+    /// Creates a probe `tool` that requires `scopes` and does `act`.
     ///
     /// # Errors
     /// [`InvalidProbe`].
@@ -120,8 +122,8 @@ impl Probe {
 // === impl Gateway ===
 
 impl Gateway {
-    /// Calls `probe` as `principal`, which `caller` names. A name proves nothing: any principal but
-    /// the caller has no scopes, and belongs to the caller's tenant.
+    /// Calls `probe` as `principal`, a name that `caller` chose. The name gives no rights: any
+    /// principal except the caller has no scopes, and belongs to the caller's tenant.
     pub async fn probe(
         &self,
         caller: &Principal,
@@ -147,8 +149,8 @@ impl Gateway {
         };
         let mut called = call().await;
         if probe.act == Act::Exhaust {
-            // The bucket holds one, so the second call finds it empty, but for a minute gone by in
-            // between.
+            // The bucket holds one token, so the second call finds it empty, unless a minute passed
+            // in between.
             for _ in 0..2 {
                 match &called.result {
                     Ok(_) | Err(CallError::InvalidArguments(_)) => called = call().await,
@@ -159,10 +161,10 @@ impl Gateway {
         called
     }
 
-    /// Calls `probe` once in an interaction of `caller`, from its start to its end.
+    /// Calls `probe` once in an interaction of `caller`, and closes it.
     ///
     /// # Errors
-    /// [`CallError::NotAccountable`]: there are too many interactions.
+    /// [`CallError::NotAccountable`] if there are too many interactions.
     pub async fn probe_session(
         &self,
         caller: &Principal,
@@ -181,16 +183,16 @@ impl Gateway {
         Ok(ProbedSession { run_id: called.run_id, session_id, result: called.result })
     }
 
-    /// Fills every rate-limit bucket of `tenant`, and those of its refusals.
+    /// Refills every rate-limit bucket of `tenant`, and those of its refusals.
     ///
     /// # Errors
-    /// [`StoreError`]: the limiter is not available.
+    /// [`StoreError`] if the limiter is unavailable.
     pub async fn reset_limits(&self, tenant: &TenantId) -> Result<(), StoreError> {
         self.audit().reset_refusals(tenant);
         self.inner.pipeline.limits.reset(tenant).await
     }
 
-    /// A call in a snapshot of which `probe` is the only tool.
+    /// A call in a snapshot with `probe` as its only tool.
     fn probe_request<'a>(&self, probe: &'a Probe, arguments: Value) -> CallRequest<'a> {
         let source = Arc::clone(&probe.source) as Arc<dyn Source>;
         let snapshot = self.snapshot().with_only(Arc::clone(&probe.entry), source);
@@ -199,7 +201,7 @@ impl Gateway {
     }
 }
 
-/// A run id that shows that the run is one of a probe.
+/// A new run id with the prefix of probes.
 fn probe_run() -> RunId {
     let plain: RunId = new_id();
     RunId::parse(format!("{RUN_PREFIX}{plain}")).unwrap_or(plain)
@@ -223,7 +225,7 @@ impl Source for ProbeSource {
 
     async fn invoke(&self, _: &Permit, _: Invocation) -> Result<Outcome, UpstreamError> {
         match self.fails {
-            true => Ok(Outcome::text("this probe was asked to fail", true)),
+            true => Ok(Outcome::text("this probe is configured to fail", true)),
             false => Ok(Outcome::text("this probe ran", false)),
         }
     }

@@ -44,7 +44,7 @@ pub trait Tool: Send + Sync + 'static {
         ""
     }
 
-    /// JSON Schema of its arguments. Null and `{}` take anything.
+    /// JSON Schema of its arguments. Null and `{}` accept any arguments.
     fn input_schema(&self) -> Value {
         Value::Object(Map::new())
     }
@@ -67,13 +67,13 @@ pub struct Annotations {
     /// A name for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Changes nothing.
+    /// The tool is read-only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only_hint: Option<bool>,
-    /// May destroy something.
+    /// May destroy data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destructive_hint: Option<bool>,
-    /// Doing it twice is doing it once.
+    /// Repeating a call has no further effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotent_hint: Option<bool>,
     /// Reaches systems outside of the program.
@@ -82,7 +82,7 @@ pub struct Annotations {
 }
 
 impl Annotations {
-    /// Whether it claims nothing.
+    /// Whether all claims are absent.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -109,7 +109,7 @@ pub trait ToolsProvider<Kind = Itself>: Send + Sync + 'static {
     /// without callers ignores it.
     async fn tools(&self, caller: Option<&Arc<Principal>>) -> Offer;
 
-    /// The gateway that recognises callers and runs calls, where the tools are a gateway's.
+    /// The gateway behind the tools, if there is one. It identifies callers and runs calls.
     fn gateway(&self) -> Option<&Gateway> {
         None
     }
@@ -149,7 +149,7 @@ pub struct ToolCall {
     pub arguments: Map<String, Value>,
     /// The sender, if one was identified.
     pub identity: Option<Identity>,
-    /// The request that carried the call; absent where a gateway calls, because a call may come by
+    /// The request that carried the call. Absent if a gateway calls, because a call may come from
     /// any of its surfaces.
     pub head: Option<RequestHead>,
 }
@@ -175,31 +175,31 @@ pub trait ToolCallHandler: Send + Sync + 'static {
     async fn call(&self, call: ToolCall) -> Result<ToolAnswer, HandlerError>;
 }
 
-/// Says who sends requests, by their headers. Closures from headers to a future of an identity are
-/// authenticators.
+/// Identifies the sender of a request by its headers. Closures from headers to a future of an
+/// identity are authenticators.
 #[async_trait]
 pub trait Authenticator: Send + Sync + 'static {
-    /// Returns the sender; `None` rejects the request.
+    /// Identifies the sender; `None` rejects the request.
     async fn authenticate(&self, headers: &HeaderMap) -> Option<Identity>;
 }
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Identity {
     /// Stable name.
     pub id: String,
     /// The sort of caller, for example `human`.
     pub identity_type: String,
-    /// Roles it has.
+    /// Its roles.
     pub roles: Vec<String>,
-    /// Whatever else is known.
+    /// Other known attributes.
     pub attrs: BTreeMap<String, Value>,
 }
 
 // === impl ToolDefinition ===
 
 impl ToolDefinition {
-    /// A tool called `name` that takes anything.
+    /// Creates a tool called `name` that accepts any arguments.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -238,7 +238,7 @@ impl ToolDefinition {
         self
     }
 
-    /// As providers want it.
+    /// Wraps the tool for a provider.
     pub fn shared(self) -> Arc<dyn Tool> {
         Arc::new(self)
     }
@@ -325,7 +325,7 @@ impl ToolsProvider for Arc<dyn ToolsProvider> {
     }
 }
 
-/// `provider` without its type.
+/// Erases the type of `provider`.
 pub fn shared<P, Kind>(provider: P) -> Arc<dyn ToolsProvider>
 where
     P: ToolsProvider<Kind>,
@@ -350,23 +350,23 @@ impl<P: ToolsProvider<Kind>, Kind: 'static> ToolsProvider for Shared<P, Kind> {
 // === impl CallerView ===
 
 impl CallerView {
-    /// The snapshot of the request (I-23).
+    /// Returns the snapshot of the request (I-23).
     pub fn snapshot(&self) -> &Arc<Snapshot> {
         &self.snapshot
     }
 
-    /// The list in `format`: bytes that are there already.
+    /// The list in `format`, from prepared bytes.
     pub fn list(&self, format: &ListFormat) -> Arc<Body> {
         self.snapshot.view(&self.caller).body(format, None)
     }
 
-    /// As [`list`](Self::list), of a part of the catalog; `None` when there is no such part.
+    /// As [`list`](Self::list), for a part of the catalog; `None` if the part does not exist.
     pub fn list_within(&self, within: &CatalogScope, format: &ListFormat) -> Option<Arc<Body>> {
         self.snapshot.list(&self.caller, within, format, None)
     }
 
-    /// The list in `format`, in parts that a client can keep; `None` when there is no such part of the
-    /// catalog.
+    /// The list in `format`, in parts that a client can store; `None` if the part of the catalog
+    /// does not exist.
     pub fn parts_within(
         &self,
         within: &CatalogScope,
@@ -377,7 +377,7 @@ impl CallerView {
         Some(view.parts(format, overview))
     }
 
-    /// The tool of that wire name, if the caller may use it; a refusal is recorded.
+    /// The tool with that wire name, if the caller may use it; a refusal is recorded.
     pub fn find(&self, name: &str) -> Option<Arc<Entry>> {
         let scope = CatalogScope::default();
         self.gateway.find(&self.snapshot, &self.caller, ToolRef::Wire(name), &scope)

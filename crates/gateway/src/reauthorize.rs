@@ -1,4 +1,4 @@
-//! Authorizing a call again that did not start at once.
+//! Authorizes a delayed call again.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::{
     snapshot::{Snapshot, Snapshots},
 };
 
-/// Authorizes a call of `entry` by `principal` in the current snapshot, and returns that snapshot: the
-/// caller is still known and may use the tool, and the tool is still the same. Keys and pins are
-/// those that the store has confirmed recently.
+/// Authorizes a call of `entry` by `principal` in the current snapshot, and returns that snapshot:
+/// the caller is still known and may use the tool, and the tool is still the same. Keys and pins
+/// were confirmed by the store recently.
 ///
 /// # Errors
-/// The call must not run.
+/// Fails if the call must not run.
 pub(crate) async fn reauthorize(
     authenticator: &Authenticator,
     snapshots: &Snapshots,
@@ -27,7 +27,7 @@ pub(crate) async fn reauthorize(
     entry: &Entry,
     context: CallContext<'_>,
 ) -> Result<Arc<Snapshot>, CallError> {
-    // A call belongs to the credential, and outlives a sign-out in the browser.
+    // A call belongs to the credential, and survives a sign-out in the browser.
     let credential = Arc::new(principal.without_session());
     let renewed = authenticator.renew(&credential).await.map_err(|error| match error {
         AuthError::Unavailable => CallError::NotAccountable("checked again"),

@@ -1,8 +1,8 @@
 //! The tools that a role sees in one tenant.
 //!
-//! Invariant (I-9): nothing of another tenant is in an answer. A role whose grants match nothing of the
-//! tenant is unknown to it, because its name or grants may be about another one. The approvals of a tool
-//! of the tenant make a role known, too.
+//! Invariant (I-9): an answer never contains data of another tenant. If the grants of a role match
+//! no tool or route of the tenant, the role is unknown to it, because its name or grants may be
+//! about another tenant. The approvals of a tool of the tenant make a role known, too.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -15,7 +15,7 @@ use toolcrib_core::{
 
 use crate::{gateway::Gateway, scopes::RouteScope, snapshot::Snapshot, supply::role_holder};
 
-/// A role, as far as one tenant may know of it.
+/// A role, as far as one tenant may see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RoleReport {
@@ -41,14 +41,14 @@ pub struct RoleTool {
     pub source: String,
     /// The tier.
     pub safety_tier: String,
-    /// Whether its upstream says that it may delete or overwrite things.
+    /// Whether its upstream declares that it may delete or overwrite data.
     pub destructive: bool,
     /// Whether a person must consent.
     pub approval: String,
 }
 
 impl Gateway {
-    /// Returns the roles that grant something in `tenant`, sorted by name.
+    /// Returns the roles with grants in `tenant`, sorted by name.
     pub fn roles_in(&self, tenant: &TenantId) -> Vec<RoleReport> {
         let snapshot = self.snapshot();
         let needs = self.needs_of(&snapshot, tenant);
@@ -59,7 +59,7 @@ impl Gateway {
         reports.collect()
     }
 
-    /// Returns the role `name` and the tools that it sees in `tenant`; `None` if it grants nothing
+    /// Returns the role `name` and the tools that it sees in `tenant`; `None` if it has no grants
     /// there.
     pub fn role_in(&self, tenant: &TenantId, name: &str) -> Option<(RoleReport, Vec<RoleTool>)> {
         let snapshot = self.snapshot();
@@ -78,7 +78,7 @@ impl Gateway {
         Some((report, view.entries().iter().map(tool).collect()))
     }
 
-    /// What something in `tenant` requires, without the scopes of routes.
+    /// The requirements of the tools and approvals in `tenant`, without the scopes of routes.
     fn needs_of(&self, snapshot: &Snapshot, tenant: &TenantId) -> Needs {
         let entries = snapshot.catalog.entries().iter();
         let entries = entries.filter(|entry| entry.tenants.admits(tenant));

@@ -1,8 +1,8 @@
-//! Views of the record and calls that people save for others of their tenant.
+//! Views of the record and calls that people save for their tenant.
 //!
-//! Invariant: a saved call exists only for the principal that saved it and for callers who may use its
-//! tool, and a saved view only for those who may read the record. Everyone else gets the answer for an item
-//! that does not exist, after the same work.
+//! Invariant: a saved call exists only for the principal that saved it and for callers who may use
+//! its tool, and a saved view only for those who may read the record. All others get the response
+//! for a missing item, after the same work.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::{
 /// The largest arguments of a saved call, in bytes of JSON text.
 pub const MAX_ARGUMENTS: usize = 8 << 10;
 
-/// What to save.
+/// The item to save.
 #[derive(Debug)]
 pub enum NewSaved {
     /// A view, with the query of its address.
@@ -41,14 +41,14 @@ pub enum NewSaved {
     },
 }
 
-/// The items of a request.
+/// Selects saved items.
 #[derive(Debug, Clone, Copy)]
 pub enum SavedQuery<'a> {
     /// The views of the tenant.
     Views,
     /// The calls of a tool, by any of its names.
     CallsOf(&'a str),
-    /// The calls that the caller saved, also those of tools that it may not use any more.
+    /// The calls that the caller saved, even of tools that it may not use any more.
     OwnCalls,
 }
 
@@ -61,16 +61,16 @@ pub struct VisibleItem {
     pub can_remove: bool,
 }
 
-/// Why nothing was saved or removed.
+/// Why an item was not saved or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum SavedError {
-    /// The caller may not use the tool, or no such item exists for the caller.
+    /// The caller may not use the tool, or the item does not exist for the caller.
     #[error("not found, or not visible to this caller")]
     Unknown,
     /// Another principal has saved an item with this name.
     #[error("another principal saved this name; choose another one")]
     NameTaken,
-    /// The item is of another principal.
+    /// The item belongs to another principal.
     #[error("another principal saved it; only that one and holders of `keys:manage` may remove it")]
     NotYours,
     /// The arguments are too large.
@@ -87,15 +87,15 @@ pub enum SavedError {
         /// The place in it, as a JSON pointer.
         place: String,
     },
-    /// The tool, or for views the tenant, has no place for another one.
+    /// The tool, or for views the tenant, has the maximum number of items.
     #[error("there are {MAX_SAVED} already; remove some")]
     PlaceFull,
-    /// The principal has no place for another one.
+    /// The principal has the maximum number of items.
     #[error(
         "you have saved {MAX_SAVED_BY_ONE} of this kind; remove some (`GET /v1/saved` lists your calls)"
     )]
     PrincipalFull,
-    /// The store does not answer.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -123,11 +123,11 @@ impl Gateway {
         Ok(items.into_iter().map(|item| visible(caller, item)).collect())
     }
 
-    /// Saves a view or a call under a name. It replaces an item of `caller` with this name. Returns the
-    /// item, and whether it is new.
+    /// Saves a view or a call under a name, and replaces an item of `caller` with this name.
+    /// Returns the item, and whether it is new.
     ///
     /// # Errors
-    /// [`SavedError`]: nothing was saved.
+    /// [`SavedError`]; in that case the items are unchanged.
     pub async fn save(
         &self,
         caller: &Principal,
@@ -170,7 +170,7 @@ impl Gateway {
     /// Removes an item that `caller` may see and change.
     ///
     /// # Errors
-    /// [`SavedError`]: nothing was removed.
+    /// [`SavedError`]; in that case the items are unchanged.
     pub async fn remove_saved(&self, caller: &Principal, id: &SavedId) -> Result<(), SavedError> {
         let found = self.saved_store().find(&caller.tenant, id).await?;
         let snapshot = self.snapshot();
@@ -190,7 +190,7 @@ impl Gateway {
         self.inner.services.storage.saved()
     }
 
-    /// Returns a tool that `caller` may use. A refusal is recorded.
+    /// Finds a tool that `caller` may use. A refusal is recorded.
     fn usable_tool(&self, caller: &Principal, name: &str) -> Option<Arc<Entry>> {
         let snapshot = self.snapshot();
         if let Some(entry) = usable(&snapshot, caller, name) {
@@ -240,13 +240,13 @@ impl Gateway {
     }
 }
 
-/// Returns the tool with this id or name, if `caller` may use it. Records nothing.
+/// Finds the tool with this id or name, if `caller` may use it. Does not record a refusal.
 fn usable(snapshot: &Arc<Snapshot>, caller: &Principal, name: &str) -> Option<Arc<Entry>> {
     let found = |tool| snapshot.find(caller, tool, &CatalogScope::default()).ok();
     found(ToolRef::Id(name)).or_else(|| found(ToolRef::Wire(name)))
 }
 
-/// Returns whether `caller` may see an item of its tenant. It sees the items that it saved, the calls of
+/// Whether `caller` may see an item of its tenant. It sees the items that it saved, the calls of
 /// the tools that it may use, and the views if it may read the record.
 fn sees(snapshot: &Arc<Snapshot>, caller: &Principal, item: &SavedItem) -> bool {
     match (&item.kind, &item.tool) {
@@ -264,7 +264,7 @@ fn visible(caller: &Principal, item: SavedItem) -> VisibleItem {
     VisibleItem { can_remove: may_remove(caller, &item), item }
 }
 
-/// Returns whether `caller` saved the item, or administers the tenant.
+/// Whether `caller` saved the item, or administers the tenant.
 fn may_remove(caller: &Principal, item: &SavedItem) -> bool {
     item.principal == caller.id || RouteScope::KeysManage.is_held_by(caller)
 }

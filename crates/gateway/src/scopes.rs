@@ -1,8 +1,8 @@
-//! The scopes that the routes of the server require, and how far each extends.
+//! The scopes that the routes of the server require, and the reach of each.
 //!
-//! Invariant (I-100): this is the one list of rights beyond tools. A scope that crosses tenants or
-//! reaches the machine is given only by its exact name, and the claims of a token give none that extends
-//! beyond the caller itself and its tenant, neither as a scope nor through a role.
+//! Invariant (I-100): this is the only list of rights beyond tools. A scope that crosses tenants or
+//! reaches the machine requires a grant of its exact name. The claims of a token never give rights
+//! beyond the caller and its tenant, neither as a scope nor through a role.
 
 use toolcrib_core::{
     approval::request::OVERRIDE_SCOPE,
@@ -10,7 +10,7 @@ use toolcrib_core::{
     scope::{Grant, Scope},
 };
 
-/// How far a right extends.
+/// The reach of a right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// Data and people of the holder's tenant.
@@ -25,25 +25,25 @@ pub enum Reach {
 
 macro_rules! route_scopes {
     ($($(#[$doc:meta])* $name:ident = $text:expr, $reach:ident;)+) => {
-        /// A scope that a route requires. Routes require no other scopes, so that
-        /// [`ALL`](Self::ALL) is complete.
+        /// A scope that a route requires. Routes require no other scopes, so [`ALL`](Self::ALL) is
+        /// complete.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum RouteScope {
             $($(#[$doc])* $name,)+
         }
 
         impl RouteScope {
-            /// Every one of them.
+            /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
-            /// The scope as roles and keys contain it.
+            /// The text in roles and keys.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)+
                 }
             }
 
-            /// How far it extends.
+            /// The reach of the scope.
             pub const fn reach(self) -> Reach {
                 match self {
                     $(Self::$name => Reach::$reach,)+
@@ -61,7 +61,7 @@ route_scopes! {
     /// Change the configuration file, for all tenants. Its holder can start programs as the server
     /// does.
     ConfigWrite = "config:write", Host;
-    /// Have calls of other principals of the tenant explained.
+    /// Explain calls of other principals of the tenant.
     ExplainOthers = "explain:others", Tenant;
     /// Create and rotate keys of other principals, in addition to managing keys.
     KeysImpersonate = "keys:impersonate", Principals;
@@ -78,13 +78,13 @@ route_scopes! {
     RolesRead = "roles:read", Tenant;
     /// Cancel runs of workflows of other principals of the tenant.
     RunsCancel = "runs:cancel", Tenant;
-    /// Read what processes of sources wrote to stderr, which may hold arguments of calls. Lines of a
+    /// Read the stderr of the tenant's sources, which may contain arguments of calls. Lines of a
     /// source that other tenants have called are withheld.
     SourcesLogs = "sources:logs", Tenant;
     /// Read the status of the tenant's sources. Figures of a source that other tenants have called
     /// are withheld.
     SourcesRead = "sources:read", Tenant;
-    /// Have the tools of the tenant's sources discovered again.
+    /// Repeat the discovery of the tenant's sources.
     SourcesRefresh = "sources:refresh", Tenant;
 }
 
@@ -94,13 +94,13 @@ impl RouteScope {
         Self::ALL.iter().copied().find(|scope| scope.as_str() == text)
     }
 
-    /// Returns whether only a grant of exactly its name gives it. A wildcard is written for a tenant,
-    /// and means nothing beyond it.
+    /// Returns whether only a grant of its exact name gives it. A wildcard is written for a tenant,
+    /// and has no effect beyond it.
     pub fn is_named(self) -> bool {
         matches!(self.reach(), Reach::Tenants | Reach::Host)
     }
 
-    /// Returns whether an issuer may give it with a claim, if the configuration names it (I-100).
+    /// Whether an issuer may give it with a claim, if the configuration names it (I-100).
     pub fn may_be_claimed(self) -> bool {
         self.reach() == Reach::Tenant
     }
@@ -110,7 +110,7 @@ impl RouteScope {
         grants.into_iter().any(|grant| grant.as_str() == self.as_str())
     }
 
-    /// Returns whether `grants` give it.
+    /// Returns whether `grants` give this scope.
     pub fn is_given_by<'a>(self, grants: impl IntoIterator<Item = &'a Grant>) -> bool {
         if self.is_named() {
             return self.is_named_by(grants);
@@ -119,8 +119,8 @@ impl RouteScope {
         scope.is_ok_and(|scope| grants.into_iter().any(|grant| grant.covers(&scope)))
     }
 
-    /// Returns whether `principal` has it. A token gives only rights that claims may give, even with a
-    /// role of the configuration.
+    /// Returns whether `principal` has it. A token only gives rights that claims may give, even
+    /// with a role of the configuration.
     pub fn is_held_by(self, principal: &Principal) -> bool {
         match principal.auth {
             AuthMethod::Jwt(_) if !self.may_be_claimed() => false,

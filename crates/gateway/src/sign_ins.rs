@@ -14,10 +14,10 @@ use crate::{
 };
 
 impl Gateway {
-    /// Makes a session for `caller`, after its event is durable.
+    /// Creates a session for `caller`, after its event is durable.
     ///
     /// # Errors
-    /// [`SessionError`]: no session was made.
+    /// [`SessionError`]; in that case no session was created.
     pub async fn start_session(
         &self,
         caller: &Principal,
@@ -37,10 +37,10 @@ impl Gateway {
         Ok(session)
     }
 
-    /// Makes a session for the key of a link, which works once.
+    /// Creates a session for the key of a link, which works once.
     ///
     /// # Errors
-    /// [`SessionError`]: no session was made.
+    /// [`SessionError`]; in that case no session was created.
     pub async fn start_session_of_link(
         &self,
         secret: &str,
@@ -50,11 +50,11 @@ impl Gateway {
         self.start_session(&holder, request).await
     }
 
-    /// Ends the session `id` of the caller, or of its tenant if it may manage keys. The session is
-    /// over even if its event cannot be recorded at once.
+    /// Closes the session `id` of the caller, or of its tenant if it may manage keys. The session
+    /// is closed even if its event cannot be recorded immediately.
     ///
     /// # Errors
-    /// [`SessionError`]: nothing changed.
+    /// [`SessionError`]; in that case the session is unchanged.
     pub async fn end_session(
         &self,
         caller: &Principal,

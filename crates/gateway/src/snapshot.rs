@@ -1,10 +1,10 @@
-//! One immutable state of the catalog with everything that a request needs from it.
+//! One immutable state of the catalog and its related parts, for a request.
 //!
 //! Invariant (I-23): a request loads one snapshot and passes it on, in a
-//! [`CallRequest`](crate::CallRequest) and in a [`Miss`]. Invariant (I-7): every view is made by
-//! the decision that also authorizes calls. Invariant (I-24): a list costs a few look-ups, however
-//! large the catalog is. Invariant (I-9, I-81): a name is looked up in the caller's view, so that a
-//! hidden tool, a foreign tool and an unknown name take the same steps.
+//! [`CallRequest`](crate::CallRequest) and in a [`Miss`]. Invariant (I-7): every view uses the
+//! decision that also authorizes calls. Invariant (I-24): a list costs a few look-ups, however
+//! large the catalog is. Invariant (I-9, I-81): a name is looked up in the caller's view, so hidden
+//! tools, foreign tools and unknown names take the same steps.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -31,7 +31,7 @@ use crate::{
     tool_ref::{CatalogScope, ToolRef},
 };
 
-/// Everything a request depends on, loaded once per request (I-23).
+/// The state that a request depends on, loaded once per request (I-23).
 pub struct Snapshot {
     /// The tools.
     pub catalog: Catalog,
@@ -39,7 +39,7 @@ pub struct Snapshot {
     pub sources: HashMap<SourceId, Arc<dyn Source>>,
     /// Defaults of the gate.
     pub gate: GateConfig,
-    /// Tools that wait for the approval of their pin. None of them is listed or called.
+    /// Tools whose current form is not approved. They are neither listed nor called.
     pub quarantined: Catalog,
     pub(crate) decider: Decider,
     pub(crate) workflows: SnapshotWorkflows,
@@ -50,11 +50,11 @@ pub struct Snapshot {
 pub(crate) struct Snapshots {
     current: ArcSwap<Snapshot>,
     generation: watch::Sender<Generation>,
-    /// When the store confirmed the pins last that snapshots are made with.
+    /// The last confirmation by the store of the pins for snapshots.
     pub(crate) pins: Confirmation,
 }
 
-/// A name that leads to no tool that the caller may use.
+/// A name without a tool that the caller may use.
 #[derive(Clone)]
 pub struct Miss {
     pub(crate) snapshot: Arc<Snapshot>,
@@ -96,8 +96,8 @@ impl Snapshot {
         }
     }
 
-    /// A snapshot that contains one tool, under the decisions of this one and without quotas.
-    /// Nothing else refers to it.
+    /// A snapshot of one tool, under the decisions of this one and without quotas. It is
+    /// independent of all others.
     pub(crate) fn with_only(&self, entry: Arc<Entry>, source: Arc<dyn Source>) -> Self {
         let gate = GateConfig { quota: None, role_quotas: Default::default(), ..self.gate.clone() };
         let sources = HashMap::from([(entry.source.clone(), source)]);
@@ -105,12 +105,12 @@ impl Snapshot {
         Self { catalog, sources, ..Self::empty(gate, self.decider.clone()) }
     }
 
-    /// The tools that `principal` may see and call.
+    /// Returns the tools that `principal` may see and call.
     pub fn view(&self, principal: &Principal) -> Arc<View> {
         self.catalog.view(&self.decider, principal.subject())
     }
 
-    /// The tools of `scope` that `principal` may see and call; `None` when the toolset does not
+    /// The tools of `scope` that `principal` may see and call; `None` if the toolset does not
     /// exist.
     pub fn view_within(&self, principal: &Principal, scope: &CatalogScope) -> Option<Arc<View>> {
         let toolset = match scope.name() {
@@ -121,7 +121,7 @@ impl Snapshot {
     }
 
     /// The list of the tools of `scope` that `principal` may see, in `format`, of one kind of
-    /// source or of all; `None` when the toolset does not exist.
+    /// source or of all; `None` if the toolset does not exist.
     pub fn list(
         &self,
         principal: &Principal,
@@ -142,7 +142,7 @@ impl Snapshot {
         self.catalog.toolset(scope.name()?).map(Arc::clone)
     }
 
-    /// Every toolset, with the number of tools that `principal` may use.
+    /// Returns every toolset, with the number of tools that `principal` may use.
     pub fn toolsets(&self, principal: &Principal) -> Vec<ToolsetReport> {
         let report = |toolset: &Arc<Toolset>| ToolsetReport {
             name: toolset.name().to_string(),
@@ -157,14 +157,14 @@ impl Snapshot {
         self.catalog.toolsets().map(report).collect()
     }
 
-    /// The versions of `Toolkit.Tool` that `principal` may use, the highest first.
+    /// Returns the versions of `Toolkit.Tool` that `principal` may use, the highest first.
     pub fn otc_versions(&self, principal: &Principal, name: &str) -> Vec<Arc<Entry>> {
         let view = self.view(principal);
         let versions = self.catalog.otc_versions(&principal.tenant, name);
         versions.filter(|entry| view.check(Some(*entry), name).is_some()).cloned().collect()
     }
 
-    /// Returns the tool of that name in `scope`, if `principal` may use it. Records nothing; see
+    /// Returns the tool of that name in `scope`, if `principal` may use it, without a record; see
     /// [`Gateway::find`](crate::Gateway::find).
     ///
     /// # Errors
@@ -209,8 +209,8 @@ impl Snapshots {
         self.generation.send_replace(generation);
     }
 
-    /// Releases the sources. A source of workflows refers to the snapshots, so that neither would
-    /// be freed otherwise.
+    /// Releases the sources. A source of workflows refers to the snapshots, so otherwise this cycle
+    /// would never be freed.
     pub(crate) fn clear(&self) {
         let last = self.load();
         let empty = Snapshot::empty(last.gate.clone(), last.decider.clone());
@@ -226,8 +226,8 @@ impl Snapshots {
 // === impl Miss ===
 
 impl Miss {
-    /// Why the tool is denied to `principal`, if the caller may know: the tool is of the caller's
-    /// own tenant, and the configuration does not make denials look like unknown names (I-81).
+    /// The reason of the denial, if `principal` may know it: the tool belongs to its tenant, and
+    /// the configuration does not make denials look like unknown names (I-81).
     pub(crate) fn disclosed(&self, principal: &Principal) -> Option<Denied> {
         match self.snapshot.gate.denied_calls {
             DeniedCalls::NotFound => return None,

@@ -22,9 +22,9 @@ pub use self::breaker::{BreakerReport, BreakerState};
 pub struct SourceReport {
     /// Its id.
     pub id: SourceId,
-    /// Which surface.
+    /// Its kind.
     pub kind: SourceKind,
-    /// For whom it exists.
+    /// The tenants that it exists for.
     #[serde(skip, default = "no_tenants")]
     pub tenants: Tenants,
     /// Its state.
@@ -34,32 +34,32 @@ pub struct SourceReport {
     pub tools: usize,
     /// Tools that are left out until their current form is approved.
     pub quarantined: usize,
-    /// Calls that run, calls that may, and calls that were refused.
+    /// Its calls and limits.
     pub load: SourceLoad,
-    /// How often its background tasks failed in this process; each was started again.
+    /// How often its background tasks failed in this process; each one was restarted.
     pub task_failures: u64,
     /// The state of its breaker.
     pub breaker: BreakerReport,
-    /// When its tools were last discovered; `None` when not yet in this process.
+    /// When its tools were last discovered; `None` before the first discovery of this process.
     pub discovered_at: Option<Timestamp>,
     /// The last failed discovery in this process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<SourceError>,
-    /// How long calls ran in this process; absent without a call, and for a tenant while others call
-    /// the source too.
+    /// The run times of its calls in this process; absent without a call, and for a tenant while
+    /// others call the source too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<SourceLatency>,
     /// The problems of its tools and rules.
     pub problems: Vec<String>,
-    /// Whether it needs attention: it is not available, or has problems, quarantined tools or
-    /// failed tasks. The command line and the console count by this.
+    /// Whether it needs attention: it is unavailable, or has problems, quarantined tools or failed
+    /// tasks. The command line and the console use this.
     #[serde(default)]
     pub needs_attention: bool,
     /// Remarks about its tools that need no action.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The parts of its upstream that reach no caller; absent if there are none, and until they were
-    /// counted.
+    /// The parts of its upstream that callers cannot reach; absent if there are no such parts, and
+    /// until they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_offered: Option<NotOffered>,
 }
@@ -79,18 +79,18 @@ pub struct SourceError {
 pub struct SourceLatency {
     /// Calls that ran.
     pub calls: u64,
-    /// Half of them took no longer, in milliseconds.
+    /// The median run time, in milliseconds.
     pub p50_ms: f64,
-    /// 95 of 100 took no longer, in milliseconds.
+    /// The 95th percentile, in milliseconds.
     pub p95_ms: f64,
 }
 
-/// Why a source is not discovered again.
+/// Why a new discovery is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefreshRefusal {
-    /// The tenant has no such source.
+    /// The source does not exist for the tenant.
     Unknown,
-    /// It was requested a moment ago. The time until it may be requested again.
+    /// The last request was moments ago. The time until the next one may follow.
     TooSoon(Duration),
 }
 
@@ -101,9 +101,9 @@ pub struct SourceLoad {
     /// Its calls in this process; absent for a tenant while others call the source too.
     #[serde(flatten)]
     pub calls: Option<CallCounts>,
-    /// Calls that its upstream runs at once; further ones wait inside their own deadline.
+    /// Limit of concurrent calls to its upstream; further calls wait within their own deadline.
     pub max_concurrency: usize,
-    /// The limits of its tools, for each principal and tool; `off` is none.
+    /// The limits of its tools, for each principal and tool; `off` is unlimited.
     pub rates: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ pub struct SourceLoad {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallCounts {
-    /// Calls that run now, those that wait for their turn included.
+    /// Calls in progress, waiting ones included.
     pub running: u64,
     /// Calls refused in this process because a bucket was empty.
     pub refused_by_rate: u64,
@@ -121,16 +121,16 @@ pub struct CallCounts {
     pub refused_by_breaker: u64,
 }
 
-/// Returns the tenants of a report that was read from JSON, which does not contain them.
+/// The tenants of a report from JSON, which does not contain them.
 fn no_tenants() -> Tenants {
     Tenants::Only(Vec::new())
 }
 
-/// Why lines of a source are not shown.
+/// Why the lines of a source are not shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StderrRefusal {
-    /// The tenant has no such source, or a rule keeps some of its tools from the tenant.
+    /// The source does not exist for the tenant, or a rule hides some of its tools from the tenant.
     Unknown,
-    /// Other tenants have called it, so lines may hold arguments of theirs.
+    /// Other tenants have called it, so lines may contain their arguments.
     Shared,
 }

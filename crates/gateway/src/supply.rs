@@ -1,8 +1,8 @@
 //! The supply of tools: sources, their tools, the pins of the tools, and the published snapshots.
 //!
 //! Invariant (I-25): no request waits for anything here, and no source for another. After a failed
-//! discovery the last good catalog stays in force. It is also stored, so that a restart begins with
-//! it.
+//! discovery the last good catalog stays in effect. It is also stored, so that a restart starts
+//! with it.
 
 mod configure;
 mod leader;
@@ -77,7 +77,7 @@ pub struct Supply {
     natives: Vec<SourceConfig>,
     /// The number of changes of pins at the last comparison.
     pin_changes: AtomicU64,
-    /// The number of changes of stored catalogs at the last look.
+    /// The number of changes of stored catalogs at the last check.
     catalog_changes: AtomicU64,
     /// The entries of allow-lists that have been reported, and whether a report is in progress.
     reported: Reported,
@@ -90,7 +90,7 @@ pub struct Supply {
     requests: mpsc::UnboundedSender<SourceId>,
 }
 
-/// What a [`Supply`] is built with.
+/// The parts to build a [`Supply`] from.
 pub(crate) struct SupplyParts {
     pub(crate) services: Services,
     pub(crate) audit: Arc<Audit>,
@@ -106,15 +106,16 @@ struct Listener(mpsc::UnboundedSender<SourceId>);
 
 impl SourceListener for Listener {
     fn changed(&self, source: &SourceId) {
-        // The receiver is gone only when the gateway is.
+        // The receiver lives as long as the gateway.
         if self.0.send(source.clone()).is_err() {
-            tracing::debug!(%source, "a change of a source came after the gateway ended");
+            tracing::debug!(%source, "a change of a source came after the gateway stopped");
         }
     }
 }
 
 impl Supply {
-    /// Without sources. Returns the requests to discover too, for [`start`](Self::start).
+    /// Creates a supply without sources. Also returns the requests to discover, for
+    /// [`start`](Self::start).
     pub(crate) fn new(parts: SupplyParts) -> (Arc<Self>, mpsc::UnboundedReceiver<SourceId>) {
         // A source announces at most one change a second, of 32 bytes, and the receiver never
         // waits.
@@ -160,12 +161,12 @@ impl Supply {
     }
 
     /// Waits until every source has listed its tools or has failed to, at most for `limit`. For
-    /// commands that end; a server never waits.
+    /// commands that finish; a server never waits.
     pub async fn settle(&self, limit: Duration) {
         self.wait_until(limit, Slots::are_settled).await;
     }
 
-    /// Waits until the parts of every connected upstream that are not offered were counted, at most
+    /// Waits until every connected upstream has counted the parts that it does not offer, at most
     /// for `limit`.
     pub async fn settle_counts(&self, limit: Duration) {
         self.wait_until(limit, Slots::are_counted).await;
@@ -173,7 +174,7 @@ impl Supply {
 
     async fn wait_until(&self, limit: Duration, is_reached: fn(&Slots) -> bool) {
         let reached = async {
-            // The state of a source has no signal of its own, so it is polled.
+            // The state of a source has no signal, so it is polled.
             while !is_reached(&self.slots.lock()) {
                 tokio::time::sleep(SETTLE_INTERVAL).await;
             }
@@ -183,7 +184,7 @@ impl Supply {
         }
     }
 
-    /// Counts published snapshots; a change means that lists may differ.
+    /// Counts published snapshots; after a change, lists may differ.
     pub fn changes(&self) -> watch::Receiver<Generation> {
         self.snapshots.changes()
     }
@@ -193,15 +194,15 @@ impl Supply {
         self.slots.lock().reports(None, &self.services.metrics)
     }
 
-    /// The state of the sources that exist for `tenant`. Where rules hide tools of a source from
-    /// the tenant, neither their number nor their problems are in it.
+    /// The state of the sources that exist for `tenant`. If rules hide tools of a source from the
+    /// tenant, their number and problems are left out.
     pub fn reports_for(&self, tenant: &TenantId) -> Vec<SourceReport> {
         self.slots.lock().reports(Some(tenant), &self.services.metrics)
     }
 
     /// The last lines that children of the source `id` wrote to stderr. They may contain arguments
-    /// of calls, so they are for the operator (no `tenant`), or for a tenant that shares the source
-    /// with no other.
+    /// of calls, so they are for the operator (no `tenant`), or for a tenant that is alone on the
+    /// source.
     ///
     /// # Errors
     /// [`StderrRefusal`].
@@ -214,7 +215,7 @@ impl Supply {
     }
 
     /// Findings about the descriptions that upstreams give of their tools, quarantined ones
-    /// included, of one kind of source or of all.
+    /// included. `kind` selects one kind of source.
     pub fn findings(&self, kind: Option<SourceKind>) -> Vec<Finding> {
         let offers: Vec<_> = {
             let slots = self.slots.lock();
@@ -259,11 +260,11 @@ impl Supply {
         self.review(&self.services.config(), tenant).show(tool).await
     }
 
-    /// Approves the forms of tools with these digests for `principal`, all or none. They are
-    /// offered when this returns.
+    /// Approves the forms of tools with these digests for `principal`, atomically. Afterwards the
+    /// tools are offered.
     ///
     /// # Errors
-    /// [`PinError`]: nothing was approved.
+    /// [`PinError`]; in that case every pin is unchanged.
     pub async fn approve_pins(
         self: &Arc<Self>,
         principal: &Principal,
@@ -295,7 +296,7 @@ impl Supply {
         self.slots.lock().locate(name)
     }
 
-    /// Returns whether each source is connected and its tools could be listed.
+    /// For each source: whether it is connected and its tools could be listed.
     pub(crate) fn connections(&self) -> Vec<(SourceId, bool)> {
         self.slots.lock().slots.iter().map(|slot| slot.connection()).collect()
     }
@@ -304,7 +305,7 @@ impl Supply {
     /// one.
     pub(crate) fn publish(&self) {
         let request = self.wanted.fetch_add(1, Ordering::AcqRel) + 1;
-        // Locked while building, so that two publications keep their order.
+        // Locked while building, to keep publications in order.
         let mut slots = self.slots.lock();
         if slots.served >= request {
             return;

@@ -1,4 +1,4 @@
-//! How a request names a tool, and the part of the catalog in which the tool is looked up.
+//! The name of a tool in a request, and the part of the catalog for its lookup.
 
 use std::sync::Arc;
 
@@ -23,16 +23,15 @@ pub enum ToolRef<'a> {
     },
 }
 
-/// The part of the catalog that a request is about: all of it, or one toolset. A toolset narrows
-/// (I-76).
+/// The part of the catalog for a request: all of it, or one toolset. A toolset narrows (I-76).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CatalogScope(Option<Arc<str>>);
 
 // === impl ToolRef ===
 
 impl<'a> ToolRef<'a> {
-    /// Returns the entry that `tenant` has under this name, without regard to permissions. Where
-    /// the tenant has none, returns the entry of another tenant, which every decision denies.
+    /// Returns the entry of `tenant` with this name, regardless of permissions. If it has no such
+    /// entry, returns that of another tenant, which every decision denies.
     pub(crate) fn resolve<'c>(
         self,
         catalog: &'c Catalog,
@@ -72,7 +71,7 @@ impl CatalogScope {
         self.0.as_deref()
     }
 
-    /// Whether this scope contains `entry`. A toolset that does not exist contains nothing.
+    /// Whether this scope contains `entry`. A missing toolset is empty.
     pub(crate) fn contains(&self, catalog: &Catalog, entry: &Entry) -> bool {
         match self.name() {
             None => true,

@@ -1,11 +1,11 @@
-//! Spans of requests and calls, and the ids that log lines carry.
+//! Spans of requests and calls, and the ids for log lines.
 //!
-//! A [`Tracer`] begins spans and hands those that have ended to the program's
-//! [`SpanSink`](toolcrib_core::trace::SpanSink). Without one, a span is nothing but the place in the
-//! caller's trace that requests to upstreams carry.
+//! A [`Tracer`] starts spans and passes finished ones to the program's
+//! [`SpanSink`](toolcrib_core::trace::SpanSink). Without a sink, spans only propagate the caller's
+//! context to upstreams.
 //!
-//! Invariant (I-94): a call never waits for its spans: they are handed over when they have ended, and
-//! dropped where there is no room.
+//! Invariant (I-94): a call never waits for its spans: they are passed on after they finish, and
+//! dropped if there is no room.
 
 mod call;
 mod context;

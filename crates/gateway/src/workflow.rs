@@ -3,7 +3,7 @@
 //! `source` is a [`Source`](toolcrib_core::source::Source) like any other, and `run` calls the steps
 //! through a [`StepCaller`], which is the pipeline. `resume` continues the runs of a dead process.
 //!
-//! Invariant (I-7): who may call a workflow may call each of its steps, in the same snapshot.
+//! Invariant (I-7): a caller of a workflow may call each of its steps, in the same snapshot.
 //! Invariant (I-49): every step is a call of the workflow's caller, through the pipeline.
 
 mod drive;
@@ -30,7 +30,7 @@ use crate::{
     snapshot::Snapshots,
 };
 
-/// Runs workflows, and knows their runs.
+/// Runs workflows, and lists their runs.
 pub struct Workflows {
     pub(crate) services: Services,
     pub(crate) audit: Arc<Audit>,
@@ -52,8 +52,8 @@ impl Workflows {
         self.store.list(query).await
     }
 
-    /// Requests cancellation of the workflows in `run` of `tenant`, in whichever process they run.
-    /// Returns their number.
+    /// Requests cancellation of the workflows in `run` of `tenant`, in all processes. Returns their
+    /// number.
     ///
     /// # Errors
     /// [`StoreError`].

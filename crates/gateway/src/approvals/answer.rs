@@ -1,4 +1,4 @@
-//! How approvers list, read and answer requests.
+//! Lets approvers list, read and answer requests.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use toolcrib_core::{
@@ -10,28 +10,28 @@ use toolcrib_core::{
 
 use super::Approvals;
 
-/// The approvals that a list reads at once, and the most pages of them. Beyond it a list has no
-/// approvals of others that a reader could answer.
+/// Page size of a list, and the most pages that it reads. Beyond them, a list has no approvals of
+/// others that a reader could answer.
 const PAGE: usize = 1_000;
 const MAX_PAGES: usize = 10;
-/// How often an answer is retried while others answer at the same time.
+/// How often an answer is retried while others answer concurrently.
 const MAX_ROUNDS: usize = 16;
 
-/// Why an approval was not read or answered.
+/// Why reading or answering an approval failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ApprovalError {
     /// No approval with this id is visible to the caller.
-    #[error("no such approval")]
+    #[error("approval not found")]
     NotFound,
     /// The caller may not give this answer.
     #[error("{0}")]
     Refused(VoteRefused),
-    /// The store does not answer, or is missing.
+    /// The store failed, or is missing.
     #[error("approvals cannot be read or changed right now; try again later")]
     Unavailable,
 }
 
-/// Inputs of calls that are read at once.
+/// Inputs of calls that are read concurrently.
 const READS: usize = 16;
 
 /// An approval with the input of its call.
@@ -70,7 +70,7 @@ impl Approvals {
             }
             query.older_than = last;
         }
-        // The reader's own requests are listed even when those of others fill all pages.
+        // The reader's requests are listed even if those of others fill all pages.
         if !is_complete && found.len() < limit {
             let principal = Some(reader.id.clone());
             let own =
@@ -123,7 +123,7 @@ impl Approvals {
     /// Answers a request.
     ///
     /// # Errors
-    /// [`ApprovalError`]: nothing has changed.
+    /// [`ApprovalError`]; in that case the request is unchanged.
     pub async fn respond(
         &self,
         approver: &Principal,
@@ -158,8 +158,7 @@ impl Approvals {
         Err(ApprovalError::Unavailable)
     }
 
-    /// The approvals visible to `reader` that match `query`, and the last change among all that
-    /// match.
+    /// The approvals visible to `reader` that match `query`, and the last change among all matches.
     pub(super) async fn changed(
         &self,
         reader: &Principal,
@@ -184,7 +183,7 @@ impl Approvals {
         self.store.as_deref().ok_or(ApprovalError::Unavailable)
     }
 
-    /// Records an answer that its approver may not give as a denial.
+    /// Records a rejected answer of an approver as a denial.
     fn record_refused(&self, approver: &Principal, refused: &VoteRefused) {
         let reason = match refused {
             VoteRefused::Own => "own",

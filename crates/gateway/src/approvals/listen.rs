@@ -17,7 +17,7 @@ const RENEW: Duration = Duration::from_secs(1);
 /// How often approvals are read without a change.
 const RECHECK: Duration = Duration::from_secs(10);
 
-/// Receives approvals that are new or have changed.
+/// Receives new and changed approvals.
 pub struct ApprovalListener {
     approvals: Arc<Approvals>,
     principal: Arc<Principal>,
@@ -27,7 +27,7 @@ pub struct ApprovalListener {
 }
 
 impl Approvals {
-    /// Subscribes `principal` to changes of the approvals that are visible to it.
+    /// Subscribes `principal` to changes of its visible approvals.
     ///
     /// # Errors
     /// [`TooManyListeners`].
@@ -39,22 +39,22 @@ impl Approvals {
         let _permit = self.listeners.add(principal)?;
         let (approvals, principal) = (Arc::clone(self), Arc::clone(principal));
         let mut listener = ApprovalListener { approvals, principal, changes, after: 0, _permit };
-        // If the store does not answer now, the first notification has older approvals too.
+        // If the store fails now, the first notification includes older approvals.
         listener.after = self.epoch().await.unwrap_or_default();
         Ok(listener)
     }
 }
 
 impl ApprovalListener {
-    /// The approvals that have changed since the last call, at least one. Returns `None` when the
-    /// gateway closes or the credentials of the principal are no longer valid.
+    /// Waits for the next changed approvals, at least one. Returns `None` if the gateway closes or
+    /// the credentials of the principal have become invalid.
     pub async fn next(&mut self) -> Option<Vec<Value>> {
         loop {
             self.principal = self.approvals.authenticator.renew(&self.principal).await.ok()?;
             self.changes.mark_unchanged();
             let query =
                 ApprovalQuery { changed_after: Some(self.after), ..ApprovalQuery::default() };
-            // What cannot be read now is read after the next change.
+            // After an error, the approvals are read at the next change.
             if let Ok((found, seen)) = self.approvals.changed(&self.principal, query).await {
                 let is_last = seen <= self.after;
                 self.after = self.after.max(seen);
@@ -63,13 +63,13 @@ impl ApprovalListener {
                     let json = |approval| to_json(approval, None, &self.principal, now);
                     return Some(found.iter().map(json).collect());
                 }
-                // A page of approvals that the principal does not see may not be the last page.
+                // A page of approvals that are invisible to the principal may not be the last page.
                 if !is_last {
                     continue;
                 }
             }
             let (authenticator, principal) = (&self.approvals.authenticator, &self.principal);
-            // A stream ends when its person signs out or its key is revoked.
+            // A stream closes after a sign-out or the revocation of its key.
             let lost = async {
                 loop {
                     tokio::time::sleep(RENEW).await;

@@ -1,5 +1,5 @@
-//! Deadlines that pause: while a step of a workflow waits for approval, the deadlines of the
-//! workflows around it do not run.
+//! Deadlines with pauses: while a step waits for approval, the deadlines of the enclosing workflows
+//! do not advance.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -15,7 +15,7 @@ use toolcrib_core::id::CallId;
 /// How often a paused deadline is checked.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The pauses of running calls that make calls of their own.
+/// The pauses of running calls that make other calls.
 #[derive(Default)]
 pub(crate) struct Pauses(Mutex<HashMap<CallId, PauseState>>);
 
@@ -24,7 +24,7 @@ struct PauseState {
     parent: Option<CallId>,
     /// The deadlines of the call.
     users: usize,
-    /// Calls within it that wait now, and since when any does.
+    /// Its waiting calls, and the time since when there is any.
     waiting: usize,
     since: Option<Instant>,
     before: Duration,
@@ -33,11 +33,11 @@ struct PauseState {
 /// The deadline of one call.
 pub(crate) struct Deadline<'a> {
     pauses: &'a Pauses,
-    /// `None` for a call that makes no calls of its own.
+    /// `None` for a call that makes no other calls.
     call: Option<CallId>,
 }
 
-/// Pauses the deadlines of the calls around until it is dropped.
+/// Pauses the deadlines of the enclosing calls until it is dropped.
 pub(crate) struct PauseGuard<'a> {
     pauses: &'a Pauses,
     calls: Vec<CallId>,
@@ -57,7 +57,7 @@ impl Pauses {
         Deadline { pauses: self, call: call.cloned() }
     }
 
-    /// A call that `parent` made waits from now on.
+    /// Starts the wait of a call that `parent` made.
     pub(crate) fn enter(&self, parent: &CallId) -> PauseGuard<'_> {
         let mut entered = Vec::new();
         let mut calls = self.0.lock();
@@ -74,7 +74,7 @@ impl Pauses {
 }
 
 impl Deadline<'_> {
-    /// Runs `future` for `limit` at most; `None` when that was over.
+    /// Runs `future` for at most `limit`; `None` on a timeout.
     pub(crate) async fn within<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         let started = Instant::now();
@@ -94,7 +94,7 @@ impl Deadline<'_> {
         }
     }
 
-    /// The time for which the call was paused, and whether it is paused now.
+    /// The total time of pauses, and whether the call is paused now.
     fn waited(&self) -> (Duration, bool) {
         let calls = self.pauses.0.lock();
         let Some(waits) = self.call.as_ref().and_then(|call| calls.get(call)) else {

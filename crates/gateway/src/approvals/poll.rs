@@ -12,7 +12,7 @@ use toolcrib_core::{
 
 use super::Approvals;
 
-/// How often expired approvals are ended, and how many at a time.
+/// How often expired approvals are closed, and how many at a time.
 const EXPIRY: Duration = Duration::from_secs(2);
 const EXPIRED_AT_ONCE: usize = 100;
 /// How often old approvals are removed, and their age in days.
@@ -20,7 +20,7 @@ const REMOVAL: Duration = Duration::from_secs(15 * 60);
 const KEPT_DAYS: i64 = 30;
 
 impl Approvals {
-    /// Starts the background work, which ends with the gateway.
+    /// Starts the background work, until the gateway stops.
     pub(crate) fn start(self: &Arc<Self>) {
         let Some(store) = self.store.clone() else { return };
         let background = &self.services.background;
@@ -72,9 +72,9 @@ impl Approvals {
             Err(error) => return tracing::warn!(%error, "approvals cannot be read"),
         };
         for approval in overdue {
-            // An approval that was changed in the meantime was ended by that change.
+            // An approval that was changed meanwhile is already closed.
             if let Err(error) = self.expire(store, approval).await {
-                tracing::warn!(%error, "an approval could not be ended");
+                tracing::warn!(%error, "an expired approval could not be closed");
             }
         }
     }

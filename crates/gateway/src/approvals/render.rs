@@ -52,7 +52,7 @@ pub fn to_json(
     }))
 }
 
-/// Why `reader` cannot approve a request that others can.
+/// Why `reader` cannot approve a request that others can approve.
 fn why_not(approval: &Approval, reader: &Principal, now: Timestamp) -> Option<String> {
     match approval.admits(reader, Verdict::Grant, None, now) {
         Ok(()) | Err(VoteRefused::NotPending(_)) => None,
@@ -60,7 +60,7 @@ fn why_not(approval: &Approval, reader: &Principal, now: Timestamp) -> Option<St
     }
 }
 
-/// The JSON form of a vote. The facts of a token are for this server alone.
+/// The JSON form of a vote, without the facts of a token.
 fn vote_json(vote: &Vote) -> Value {
     let Vote { principal, key, makers, token: _, verdict, comment, at } = vote;
     let makers = (!makers.is_empty()).then_some(makers);
@@ -70,7 +70,7 @@ fn vote_json(vote: &Vote) -> Value {
     }))
 }
 
-/// Removes the members of `json` that have no value.
+/// Removes the members of `json` without a value.
 pub(super) fn present(mut json: Value) -> Value {
     if let Some(members) = json.as_object_mut() {
         members.retain(|_, value| !value.is_null());

@@ -1,4 +1,4 @@
-//! A call that requires approval, until it has one, is rejected or has waited long enough.
+//! A call that requires approval, until it is approved or rejected, or its waiting time is over.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,14 +20,14 @@ use crate::{
     input_forms::InputForms, reauthorize::reauthorize, snapshot::Snapshot,
 };
 
-/// When the caller of a call that was not approved in time should retry.
+/// Time after which the caller of an undecided call should retry.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// Longest redacted input that is stored for approvers, in bytes.
+/// Longest redacted input for approvers, in bytes.
 const MAX_SHOWN: usize = 16 << 10;
 /// How often a call reads its approval again while others change it.
 const MAX_ROUNDS: usize = 64;
 
-/// The input of a call, and the surface that it came by.
+/// The input of a call, and its surface.
 #[derive(Clone, Copy)]
 pub(crate) struct SurfaceInput<'a> {
     pub(crate) surface: &'static str,
@@ -35,10 +35,10 @@ pub(crate) struct SurfaceInput<'a> {
 }
 
 impl Approvals {
-    /// Returns once a call that requires no approval, or has one, may run; its cause is then the
-    /// event that approved it. Otherwise opens a request, and waits as long as the configuration
-    /// lets calls wait; in the meantime the deadlines of the workflow calls around `parent` are
-    /// paused. Returns the snapshot in which the call was authorized again, if it has waited.
+    /// Waits until the call may run. The cause of an approved call is the event that approved it.
+    /// If the approval is missing, this opens a request and waits as long as the configuration
+    /// permits; meanwhile the deadlines of the workflow calls around `parent` are paused. After a
+    /// wait, returns the snapshot of the second authorization.
     ///
     /// # Errors
     /// The reason why the call does not run.
@@ -115,7 +115,7 @@ impl WaitingCall<'_> {
                     } else {
                         self.approvals.lapse(self.store, *approval).await.map_err(unavailable)?;
                     }
-                    // The grant is used up, so the limits count this call.
+                    // The grant is spent, so the limits count this call.
                     if !paid {
                         self.approvals.limits.take(call).await?;
                         paid = true;
@@ -135,7 +135,7 @@ impl WaitingCall<'_> {
                     let woken = tokio::select! {
                         biased;
                         () = hang_up.cancelled() => return Err(CallError::Cancelled),
-                        // The caller can repeat a call, at another server too; a step cannot.
+                        // The caller can repeat a call, even at another server; a step cannot.
                         () = background.ending().cancelled(), if self.parent.is_none() => None,
                         () = background.ended().cancelled() => return Err(CallError::Cancelled),
                         woken = tokio::time::timeout_at(until, changes.changed()) => woken.ok(),
@@ -154,8 +154,8 @@ impl WaitingCall<'_> {
         Err(CallError::ApprovalRequired { tool: call.entry.id.clone(), pending: None })
     }
 
-    /// Authorizes the call again after a wait, in the current snapshot, and returns that snapshot. This
-    /// is the one reload of a snapshot within a request (I-23).
+    /// Authorizes the call again in the current snapshot after a wait, and returns the snapshot.
+    /// This is the one reload of a snapshot within a request (I-23).
     async fn reauthorize(&self, call: &CallIdentity) -> Result<Arc<Snapshot>, CallError> {
         let Approvals { authenticator, snapshots, .. } = self.approvals;
         let SurfaceInput { surface, input } = self.input;
@@ -163,8 +163,8 @@ impl WaitingCall<'_> {
         reauthorize(authenticator, snapshots, self.principal, &call.entry, context).await
     }
 
-    /// Returns whether the rules in `snapshot` still ask for this very approval, or for none: not for
-    /// another scope, role or number of consents.
+    /// Whether the rules in `snapshot` still require this very approval, or no approval: with the
+    /// same scope, role and quorum.
     async fn is_under(&self, snapshot: &Snapshot, call: &CallIdentity) -> Result<bool, CallError> {
         let current = snapshot.catalog.by_id(&call.tenant, call.entry.id.as_str());
         let Some(current) = current else { return Err(CallError::NoSuchTool) };
@@ -236,13 +236,13 @@ impl WaitingCall<'_> {
         }
     }
 
-    /// The redacted input. If it is too long for a person to read, its size in bytes.
+    /// The redacted input, or its size in bytes if it is too long for a person to read.
     fn shown(&self) -> String {
         let text = self.input.input.shown().to_string();
         if text.len() <= MAX_SHOWN { text } else { json!({ "tooLarge": text.len() }).to_string() }
     }
 
-    /// Spends a grant on this call; `false` when another call has used it. Afterwards the call runs
+    /// Spends a grant on this call; `false` if another call has used it. Afterwards the call runs
     /// at most once.
     async fn spend(
         &self,

@@ -1,10 +1,10 @@
-//! Webhooks: one signed `POST` to each receiver for every approval that is new or has changed.
+//! Webhooks: one signed `POST` to each receiver for every new or changed approval.
 //!
 //! Invariants (I-66):
 //! - the cursor of a receiver moves after a delivery, so each change is delivered at least once; several
 //!   changes of one approval may be delivered as one;
-//! - each receiver has one page of approvals in memory and one request in flight, and no call waits for
-//!   it;
+//! - each receiver has one page of approvals in memory and one request in flight, and never delays
+//!   a call;
 //! - arguments, comments and answers are never sent.
 
 use std::{sync::Arc, time::Duration};
@@ -28,16 +28,16 @@ use crate::{audit::DELIVERY_RETRY, config::WebhookConfig};
 const PAGE: usize = 100;
 /// How often the receivers are compared with the configuration.
 const CONFIG_INTERVAL: Duration = Duration::from_millis(500);
-/// The pause when the store does not answer.
+/// The pause after an error of the store.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
-/// How often a server whose webhook is sent by another one asks whether that has died.
+/// Interval at which a server checks whether the server that sends the webhook has died.
 const LOOK_FOR_WORK: Duration = Duration::from_secs(5);
-/// How long after the end of an approval its changes are retried.
+/// How long after the close of an approval its changes are retried.
 const GIVE_UP_HOURS: i64 = 24;
 
 impl Approvals {
-    /// Sends approvals to the receivers of `[[approvals.webhook]]` until the gateway ends. Only for
-    /// the process that serves: every process that calls this sends all of them.
+    /// Sends approvals to the receivers of `[[approvals.webhook]]` until the gateway stops. Only
+    /// for the serving process: every process that calls this sends all of them.
     pub fn send_webhooks(self: &Arc<Self>, deliveries: Arc<dyn DeliveryFactory>) {
         let Some(store) = self.store.clone() else { return };
         let approvals = Arc::clone(self);
@@ -49,7 +49,7 @@ impl Approvals {
         });
     }
 
-    /// Keeps one receiver running for each webhook of the configuration.
+    /// Runs one receiver for each webhook of the configuration.
     fn configure_receivers(
         self: &Arc<Self>,
         store: &Arc<dyn ApprovalStore>,
@@ -73,7 +73,7 @@ impl Approvals {
     }
 }
 
-/// Starts a receiver, which ends when the returned guard is dropped.
+/// Starts a receiver, which stops when the returned guard is dropped.
 fn start(
     approvals: &Arc<Approvals>,
     store: &Arc<dyn ApprovalStore>,
@@ -154,7 +154,7 @@ impl Webhook {
         Ok(whole.then_some(Duration::ZERO))
     }
 
-    /// Delivers one change and moves the cursor; `false` when the delivery has to be retried.
+    /// Delivers one change and moves the cursor; `false` if the delivery must be retried.
     async fn deliver(&self, approval: &Approval, failures: &mut u64) -> Result<bool, StoreError> {
         let now = self.approvals.services.now();
         let foreign = self.config.tenant.as_ref().is_some_and(|it| *it != approval.tenant);

@@ -46,10 +46,10 @@ pub(crate) struct Assembled {
     pub(crate) made: Made,
 }
 
-/// The entries of the tools of one source, for the next time.
+/// The entries of the tools of one source, kept for the next assembly.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
-    /// What entries depend on, in addition to their tools.
+    /// The other inputs of the entries, in addition to their tools.
     basis: Option<Basis>,
     entries: Vec<MadeEntry>,
 }
@@ -61,7 +61,7 @@ struct MadeEntry {
     notes: Arc<[String]>,
 }
 
-/// An entry, and what of the tool is not as the source says.
+/// An entry, and the differences from the listed tool.
 #[derive(Debug)]
 pub(crate) struct Noted {
     pub(crate) entry: Entry,
@@ -76,7 +76,7 @@ struct Basis {
     rates: BTreeMap<String, Rate>,
 }
 
-/// What entries of one source are made with.
+/// The inputs for the entries of one source.
 pub(crate) struct Assembler<'a> {
     pub(crate) source: &'a Arc<SourceConfig>,
     gate: &'a GateConfig,
@@ -84,21 +84,21 @@ pub(crate) struct Assembler<'a> {
     checked: RefCell<Checked>,
 }
 
-/// The checked schemas of a list, which has equal ones once.
+/// The checked schemas of a list; equal schemas are kept once.
 #[derive(Default)]
 struct Checked {
     inputs: HashMap<OneText, CompiledInput>,
-    /// The output schemas that callers see as they are.
+    /// The output schemas that callers see unchanged.
     outputs: HashSet<OneText>,
 }
 
-/// A text, known by its address: others count as different although they are equal.
+/// A text, compared by its address: equal texts at two addresses count as different.
 struct OneText(Schema);
 
-/// The check of an input schema, and the patterns that it leaves out.
+/// The compiled check of an input schema, and the patterns that it leaves out.
 type CompiledInput = (ArgumentCheck, Vec<String>);
 
-/// Tools of which it is said one by one that their pins do not fit.
+/// Tools with a separate problem about their pins.
 const MAX_PIN_PROBLEMS: usize = 20;
 
 /// Longest title and description that are passed on, in characters.
@@ -116,8 +116,8 @@ impl<'a> Assembler<'a> {
         Self { source, gate, validators, checked: RefCell::default() }
     }
 
-    /// Turns `listed` into entries under the rules of the source and the pins of its tools. Takes
-    /// over the entries of `before` whose tools and rules are the same.
+    /// Builds entries from `listed`, the rules of the source and the pins of its tools. Reuses the
+    /// entries of `before` whose tools and rules are the same.
     pub(crate) fn assemble(
         &self,
         listed: &Listed,
@@ -162,7 +162,7 @@ impl<'a> Assembler<'a> {
         assembled
     }
 
-    /// Returns the entry of `tool`; `None` when a rule hides it.
+    /// The entry of `tool`; `None` if a rule hides it.
     fn listed_entry(&self, listed: &Listed, tool: &ListedTool) -> Option<Result<Noted, String>> {
         let mut set = classify(self.source, &tool.name);
         if set.hide == Some(true) {
@@ -182,7 +182,7 @@ impl<'a> Assembler<'a> {
 }
 
 impl Made {
-    /// Returns the entries that `assembler` would make again, by the address of their tool.
+    /// The entries that `assembler` would build again unchanged, by the address of their tool.
     fn known(
         &self,
         assembler: &Assembler<'_>,
@@ -223,7 +223,7 @@ fn pin_problems(
     };
     if unfit.iter().any(|(_, verdict)| *verdict == Verdict::Unknown) {
         return vec![format!(
-            "its pins cannot be read, so that nobody knows what was approved of its {} tools; \
+            "its pins cannot be read, so its {} tools are unverified; \
              each of them {}",
             unfit.len(),
             if source.pins.mode == PinMode::Enforce { fate } else { "is offered" },
@@ -235,7 +235,7 @@ fn pin_problems(
         let colon = if enforced { ":" } else { "" };
         let see = format!("see `toolcrib tools diff {id}`");
         if *verdict == Verdict::New {
-            return format!("{id} {fate}{colon} nobody has approved it; {see}");
+            return format!("{id} {fate}{colon} it was never approved; {see}");
         }
         let change = pins.map(|pins| pins.change(&entry.upstream_name, id, enforced));
         let (change, remedy) = change.unwrap_or((pinned::SOMEWHERE, None));
@@ -243,12 +243,13 @@ fn pin_problems(
         format!("{id} {fate}{colon} {change} since it was approved; {see}{remedy}")
     });
     let more = unfit.len().saturating_sub(MAX_PIN_PROBLEMS);
-    let more = (more > 0).then(|| format!("and {more} more tools are not as they were approved"));
+    let more =
+        (more > 0).then(|| format!("and {more} more tools differ from their approved forms"));
     shown.chain(more).collect()
 }
 
 impl Assembler<'_> {
-    /// Makes the entry of `tool`, which is kept as `listed`.
+    /// Builds the entry of `tool`; `listed` is its stored form.
     pub(crate) fn entry(
         &self,
         version: Option<&str>,
@@ -271,8 +272,8 @@ impl Assembler<'_> {
             return Err("its input schema accepts no object, and arguments are one".to_owned());
         }
         let input_schema = kept(input.as_ref(), listed.and_then(|listed| listed.input.as_ref()))?;
-        // Compiled from the schema that callers see, so that it is also the checked one. Only a property
-        // that the upstream gives a default may be left out: many name it as required all the same.
+        // Compiled from the schema that callers see, so both agree. Only properties with a
+        // default may be missing: many upstreams list them as required anyway.
         let is_remote = matches!(source.kind, SourceKind::Mcp | SourceKind::Connector);
         let relaxed = input.as_deref().filter(|_| is_remote);
         let relaxed = relaxed.and_then(schemas::without_defaulted);
@@ -352,7 +353,7 @@ impl Assembler<'_> {
 }
 
 impl Assembler<'_> {
-    /// Returns the check of `schema`, whose text is `text`.
+    /// Compiles the check of `schema`, whose text is `text`, or reuses an equal one.
     fn compile_on_use(&self, schema: &Value, text: &Schema) -> Result<CompiledInput, SchemaError> {
         let one = OneText(text.clone());
         let mut checked = self.checked.borrow_mut();
@@ -364,7 +365,7 @@ impl Assembler<'_> {
         Ok(compiled)
     }
 
-    /// Returns an output schema as callers see it. The error says why it is left out.
+    /// An output schema as callers see it. The error is the reason to leave it out.
     fn output(
         &self,
         schema: Option<Cow<'_, Value>>,
@@ -398,8 +399,7 @@ impl Hash for OneText {
     }
 }
 
-/// Returns the text of a schema in object form: the one that was listed, if the schema is as it was
-/// listed.
+/// The text of a schema in object form: the listed text if the schema is unchanged.
 fn kept(
     schema: Option<&Cow<'_, Value>>,
     listed: Option<&Schema>,
@@ -423,8 +423,7 @@ fn is_protocol(kind: SourceKind) -> bool {
     }
 }
 
-/// The name of a tool within its source. The type id of a node repeats the name of its pack, which
-/// is the source.
+/// The name of a tool within its source. The type id of a node repeats the name of its pack.
 fn local_name(kind: SourceKind, tool: &DiscoveredTool) -> &str {
     let pack =
         tool.raw.get("pack").and_then(Value::as_str).filter(|_| kind == SourceKind::NodePack);
@@ -432,7 +431,7 @@ fn local_name(kind: SourceKind, tool: &DiscoveredTool) -> &str {
     rest.filter(|rest| !rest.is_empty()).unwrap_or(&tool.name)
 }
 
-/// Untrusted text for people and models: nothing that is not seen, at most `max` characters.
+/// Cleans untrusted text for people and models: no hidden characters, at most `max` characters.
 fn clean(text: &str, max: usize) -> String {
     text.chars().filter(|c| *c != '\r' && !text::is_hidden(*c)).take(max).collect()
 }

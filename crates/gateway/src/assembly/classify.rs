@@ -1,4 +1,4 @@
-//! The rules of a source applied to one of its tools.
+//! Applies the rules of a source to one of its tools.
 
 use toolcrib_core::catalog::Tenants;
 
@@ -22,7 +22,7 @@ pub(crate) fn idle_patterns<'a>(
     source.rules.iter().filter(move |rule| !matches(rule)).map(|rule| rule.pattern.as_str())
 }
 
-/// The classification of the tool `name`: all rules that match it, later ones over earlier ones.
+/// The classification of the tool `name`: later matching rules override earlier ones.
 pub(crate) fn classify(source: &SourceConfig, name: &str) -> Classification {
     let rules = source.rules.iter().filter(|rule| rule.glob.is_match(name));
     rules.fold(Classification::default(), |set, rule| set.overridden_by(rule.set.clone()))

@@ -1,8 +1,8 @@
 //! The tools of a source as its upstream listed them, kept as text.
 //!
-//! They are read when a list changes, when rules or pins change, and by operators: seldom, and one
-//! tool after the other. A tree of values takes seven times the memory of its text. Schemas are
-//! kept once, and shared with the catalog's entries.
+//! They are parsed rarely: when a list, rules or pins change, and for operators. A tree of values
+//! takes seven times the memory of its text. Schemas are kept once, and shared with the catalog's
+//! entries.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -51,24 +51,25 @@ pub(crate) struct ListedTool {
     rest: Box<str>,
 }
 
-/// The forms of tools that a list did not have before, by name, for the comparison with their pins.
+/// The forms of tools that were not in the previous list, by name, for the comparison with their
+/// pins.
 pub(crate) type NewForms = HashMap<String, PinForm>;
 
-/// The schemas of a list. Many operations of one service have equal ones, which are one text in memory,
-/// so that they also are checked and compiled once.
+/// The schemas of a list. Many operations of a service have equal schemas: each text is in memory
+/// once, and is checked and compiled once.
 #[derive(Default)]
 struct Schemas(HashSet<Schema>);
 
 /// The members of `raw` that usually repeat the schemas.
 const IN_RAW: [&str; 2] = ["inputSchema", "outputSchema"];
-/// The deepest nesting of a tool, so that its text can be parsed again.
+/// The deepest nesting of a tool; its text must be parseable again.
 const MAX_NESTING: usize = 124;
 
 // === impl Listed ===
 
 impl Listed {
-    /// Keeps `discovered`; takes over the tools of `before` that are equal. Returns the forms of the
-    /// others, too.
+    /// Stores `discovered`, and reuses the equal tools of `before`. Also returns the forms of the
+    /// other tools.
     pub(crate) fn new(discovered: Discovered, before: Option<&Self>) -> (Self, NewForms) {
         let Discovered { version, tools, mut problems, notes, rates } = discovered;
         let known = before.iter().flat_map(|before| &before.tools);
@@ -95,7 +96,7 @@ impl Listed {
         (Self { version, tools: kept, problems, notes, rates }, forms)
     }
 
-    /// Returns whether `other`, which took over tools of this one, has the same content.
+    /// Whether `other`, which reuses tools of this list, has the same content.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.version == other.version
             && self.problems == other.problems
@@ -105,7 +106,7 @@ impl Listed {
             && self.tools.iter().zip(&other.tools).all(|(one, other)| Arc::ptr_eq(one, other))
     }
 
-    /// Returns each tool as it was listed.
+    /// The tools as they were listed.
     pub(crate) fn discovered_tools(&self) -> impl Iterator<Item = DiscoveredTool> {
         self.tools.iter().filter_map(|tool| tool.discovered())
     }
@@ -114,7 +115,7 @@ impl Listed {
 // === impl ListedTool ===
 
 impl ListedTool {
-    /// Keeps `tool`, whose form has this digest.
+    /// Stores `tool`, whose form has this digest.
     fn new(
         mut tool: DiscoveredTool,
         digest: Digest,
@@ -137,7 +138,7 @@ impl ListedTool {
             |schema: Option<Value>, rest: fn(&mut DiscoveredTool) -> &mut Option<Value>| {
                 match schema {
                     Some(Value::Object(schema)) => known.keep(&schema).map(Some),
-                    // Anything else is seldom, and stays as it is.
+                    // Other kinds are rare, and stay unchanged.
                     other => {
                         *rest(&mut tool) = other;
                         Ok(None)
@@ -154,7 +155,7 @@ impl ListedTool {
         Ok(Self { name: tool.name, digest, input, output, is_in_raw, rest })
     }
 
-    /// Returns the tool as it was listed. `None` cannot happen: the text is that of a tool.
+    /// The tool as it was listed. Never `None`: the text is that of a tool.
     pub(crate) fn discovered(&self) -> Option<DiscoveredTool> {
         let mut tool: DiscoveredTool = serde_json::from_str(&self.rest).ok()?;
         let schemas = [&self.input, &self.output].map(|it| it.as_ref().map(Schema::to_value));
@@ -169,7 +170,7 @@ impl ListedTool {
         Some(tool)
     }
 
-    /// Returns whether both are equal, in any order of members.
+    /// Whether both are equal, in any order of members.
     fn is_same(&self, other: &Self) -> bool {
         let text = |tool: &Self| (tool.input.clone(), tool.output.clone(), tool.is_in_raw);
         if text(self) == text(other) && self.rest == other.rest {
@@ -211,7 +212,7 @@ fn tools<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<ListedToo
 // === impl Schemas ===
 
 impl Schemas {
-    /// Returns the text of `schema`.
+    /// The shared text of `schema`.
     fn keep(&mut self, schema: &SchemaObject) -> Result<Schema, TooDeep> {
         let schema = Schema::new(schema)?;
         if let Some(known) = self.0.get(&schema) {

@@ -13,11 +13,11 @@ use crate::config::{PinMode, SourceConfig};
 /// The state of a tool compared with its pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It has an approved form, or pins are off.
+    /// The form is approved, or pins are off.
     Approved,
-    /// It differs from every approved form.
+    /// The form differs from every approved form.
     Changed,
-    /// No form of it was approved.
+    /// The tool was never approved.
     New,
     /// The pins could not be read.
     Unknown,
@@ -32,9 +32,9 @@ pub(crate) struct SourcePins {
     pub(crate) places: BTreeMap<String, String>,
 }
 
-/// The change of a tool whose place is not known.
+/// The change of a tool at an unknown place.
 pub(crate) const SOMEWHERE: &str = "it has changed";
-/// From this number of changes on, a tool probably has another form at each start.
+/// From this number of changes on, a tool probably has a new form at each start.
 const MANY_CHANGES: u32 = 2;
 
 /// Compares `tool` in the form of `digest` with `book`.
@@ -55,8 +55,7 @@ pub(crate) fn verdict(
     }
 }
 
-/// Returns the remedy for a tool that changes again and again. `enforced` is whether it is quarantined
-/// then.
+/// The remedy for a tool that changes repeatedly. `enforced`: whether it is quarantined.
 pub(crate) fn remedy(tool: &ToolId, change_count: u32, enforced: bool) -> Option<String> {
     (change_count >= MANY_CHANGES).then(|| {
         let or = if enforced { ", or set `pins = \"warn\"` for the source" } else { "" };
@@ -69,7 +68,7 @@ pub(crate) fn remedy(tool: &ToolId, change_count: u32, enforced: bool) -> Option
 }
 
 impl SourcePins {
-    /// Returns the change of a tool, and the remedy if it changes again and again.
+    /// The change of a tool, and the remedy if it changes repeatedly.
     pub(crate) fn change(&self, tool: &str, id: &ToolId, enforced: bool) -> (&str, Option<String>) {
         let place = self.places.get(tool).map_or(SOMEWHERE, String::as_str);
         let count = self.book.tools.get(tool).map_or(0, |pinned| pinned.change_count);

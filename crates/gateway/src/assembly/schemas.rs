@@ -1,8 +1,8 @@
 //! The schemas of a tool that callers see.
 //!
-//! Invariant: no schema fails the list of another tool. Clients compile the output schemas of all tools
-//! when they list them, and give up all tools because of one that they cannot compile. The official
-//! client for TypeScript does so with Ajv, whose rules are stricter than those of JSON Schema.
+//! Invariant: a schema never breaks the list of other tools. Clients compile the output schemas of
+//! all tools when they list them, and give up all tools if one schema fails. The official client
+//! for TypeScript does so with Ajv, whose rules are stricter than those of JSON Schema.
 
 use std::borrow::Cow;
 
@@ -13,18 +13,18 @@ use toolcrib_core::{
     schema::{self, SchemaObject},
 };
 
-/// The most subschemas that are read to see whether a schema accepts objects. Beyond it counts as
-/// accepting: references can multiply without end.
+/// The most subschemas to read to decide whether a schema accepts objects. Beyond that it counts as
+/// accepting: references can multiply without limit.
 const MAX_READ: usize = 256;
 /// The most bytes of a pattern that callers compile.
 const MAX_PATTERN: usize = 1_000;
 
-/// Returns the output schema as callers see it.
+/// The output schema as callers see it.
 ///
 /// # Errors
-/// Why some client cannot compile it.
+/// The reason why some client cannot compile it.
 pub(super) fn output(mut schema: Cow<'_, Value>) -> Result<Cow<'_, Value>, String> {
-    // A client refuses a second schema with the same `$id`, also one of another source.
+    // A client rejects a second schema with the same `$id`, even of another source.
     if schema.get("$id").is_some()
         && let Value::Object(members) = schema.to_mut()
     {
@@ -51,7 +51,7 @@ pub(super) fn output(mut schema: Cow<'_, Value>) -> Result<Cow<'_, Value>, Strin
     problem.map_or(Ok(schema), Err)
 }
 
-/// Fails when Ajv, with the options of the official client, refuses a subschema.
+/// Fails if Ajv, with the options of the official client, rejects a subschema.
 fn compiles(members: &SchemaObject) -> Result<(), String> {
     let refused = |why: &str| Err(format!("the schema is not usable by clients: {why}"));
     if members.get("$id").is_some_and(Value::is_string) {
@@ -69,7 +69,7 @@ fn compiles(members: &SchemaObject) -> Result<(), String> {
     }
 }
 
-/// Returns whether a reference leads to nothing but references, on which Ajv never ends.
+/// Whether a chain of references is circular, which is an endless loop in Ajv.
 fn leads_in_a_circle(members: &SchemaObject, root: &Value) -> bool {
     let mut seen: Vec<&str> = Vec::new();
     let mut next = Some(members);
@@ -84,7 +84,8 @@ fn leads_in_a_circle(members: &SchemaObject, root: &Value) -> bool {
     false
 }
 
-/// Whether Ajv refuses `nullable` here: without `type`, or if it contradicts it. JSON Schema ignores it.
+/// Whether Ajv rejects `nullable` here: without `type`, or if it contradicts it. JSON Schema
+/// ignores it.
 fn has_stray_nullable(members: &SchemaObject) -> bool {
     let Some(nullable) = members.get("nullable") else { return false };
     let allows_null = match members.get("type") {
@@ -101,8 +102,9 @@ fn is_ecmascript(pattern: &str) -> bool {
     pattern.len() <= MAX_PATTERN && Regex::with_flags(pattern, flags).is_ok()
 }
 
-/// Returns an input schema that does not require the properties with a default, if there are some. Only
-/// the object itself and objects in it are read, not what `$ref`, `not`, `if` or alternatives lead to.
+/// An input schema that no longer requires properties with a default; `None` if it never did. Only
+/// the object itself and objects in it are read; `$ref`, `not`, `if` and alternatives are not
+/// followed.
 pub(super) fn without_defaulted(schema: &Value) -> Option<Value> {
     requires_defaulted(schema).then(|| {
         let mut relaxed = schema.clone();
@@ -111,7 +113,7 @@ pub(super) fn without_defaulted(schema: &Value) -> Option<Value> {
     })
 }
 
-/// Returns whether a property of `members` has a default.
+/// Whether a property of `members` has a default.
 fn has_default(members: &SchemaObject, name: &Value) -> bool {
     let properties = members.get("properties");
     let property = properties.and_then(|properties| properties.get(name.as_str()?));
@@ -141,7 +143,7 @@ fn relax(schema: &mut Value) {
     }
 }
 
-/// Whether `schema` accepts no object, so that no arguments can be right.
+/// Whether `schema` rejects every object, so that valid arguments do not exist.
 pub(super) fn refuses_objects(schema: &Value) -> bool {
     let mut left = MAX_READ;
     refuses(schema, schema, &mut left)

@@ -1,5 +1,5 @@
-//! Acceptance: the operator declares a record valid although it does not continue the signed state,
-//! for example after a backup was restored, a key was changed, or a loss was investigated.
+//! Acceptance: the operator declares a record valid although it does not continue the signed state.
+//! Examples are a restored backup, a new key, or a loss after its investigation.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -17,18 +17,18 @@ use super::{
     witnesses,
 };
 
-/// A log that was accepted.
+/// An accepted log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acceptance {
-    /// Whose log.
+    /// The tenant of the log.
     pub tenant: TenantId,
     /// The problem of the log.
     pub problem: String,
 }
 
-/// The witnesses of a record, before it is accepted.
+/// The witnesses of a record, before its acceptance.
 struct Known {
-    /// Those that the signing key has signed.
+    /// The witnesses with a valid signature of the signing key.
     witnesses: Vec<Witness>,
     /// All of them together.
     merged: Witness,
@@ -67,7 +67,7 @@ impl Known {
         Ok(Self { witnesses: found, merged, problem })
     }
 
-    /// Why the log of `tenant` does not continue the signed state; `None` when it does.
+    /// Why the log of `tenant` does not continue the signed state; `None` if it does.
     async fn problem_of(
         &self,
         tenant: &TenantId,
@@ -91,10 +91,10 @@ impl Known {
     }
 }
 
-/// Accepts the record in `storage` as it is. Each log that does not continue what the witnesses name
-/// (`own`, and those of a shared store) gets an event that says so and a checkpoint of kind
-/// [`CheckpointKind::Accepted`]. The witness then names those, and replaces the others in the store.
-/// Returns the accepted logs; none when every log was valid.
+/// Accepts the record in `storage` as it is. Each log that does not continue its signed state, as
+/// `own` and the witnesses of a shared store name it, gets an event about this and a checkpoint of
+/// kind [`CheckpointKind::Accepted`]. The new witness names these checkpoints, and replaces the
+/// others in the store. Returns the accepted logs, which are empty if every log was valid.
 ///
 /// No server may run on the store at the same time.
 ///

@@ -1,7 +1,7 @@
 //! One anchor: receives checkpoints, so that a copy exists beyond the reach of a writer of the
 //! store.
 //!
-//! Of the waiting checkpoints of one tenant only the last one is sent: it covers those before it.
+//! Only the last pending checkpoint of each tenant is sent: it covers the earlier ones.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,9 +19,9 @@ use toolcrib_core::{
 
 use super::context::{self, Context, DELIVERY_RETRY};
 
-/// How long the last delivery may take at the end.
+/// Time limit of the last delivery at shutdown.
 const PARTING: Duration = Duration::from_secs(3);
-/// Pause after the store did not answer.
+/// Pause after an error of the store.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
 const CONTENT_TYPE: &str = "application/x-ndjson";
 
@@ -52,7 +52,7 @@ pub(super) async fn run(
         loop {
             anchor.wait().await;
             if let Err(error) = anchor.deliver().await {
-                tracing::debug!(number, %error, "an anchor did not take checkpoints");
+                tracing::debug!(number, %error, "an anchor did not accept checkpoints");
                 tokio::time::sleep(DELIVERY_RETRY.after(anchor.cursor.failures)).await;
             }
         }
@@ -64,12 +64,12 @@ pub(super) async fn run(
     while anchor.take_one() {}
     if !anchor.waiting.is_empty() && tokio::time::timeout(PARTING, anchor.deliver()).await.is_err()
     {
-        tracing::warn!(number, "an anchor does not answer; it gets the checkpoints later");
+        tracing::warn!(number, "an anchor is unavailable; it gets the checkpoints later");
     }
 }
 
 impl Anchor {
-    /// Reads the checkpoints that were signed and not delivered.
+    /// Reads the signed checkpoints that were not delivered.
     async fn begin(&mut self) -> Result<(), StoreError> {
         let name = self.cursor.name.clone();
         self.cursor = self.context.cursor(&name).await?;
@@ -92,7 +92,7 @@ impl Anchor {
 
     async fn last_head(&self, tenant: &TenantId) -> Result<Option<Checkpoint>, StoreError> {
         match self.context.store.last_checkpoint(tenant).await? {
-            // The mark of a removal follows the last head.
+            // The mark of a removal comes after the last head.
             Some(mark) if mark.kind == CheckpointKind::Pruned => {
                 let before = mark.number.saturating_sub(3);
                 let page = self.context.store.checkpoints(tenant, before).await?;
@@ -102,7 +102,7 @@ impl Anchor {
         }
     }
 
-    /// Returns when a checkpoint waits for delivery.
+    /// Waits for a checkpoint to deliver.
     async fn wait(&mut self) {
         while self.waiting.is_empty() {
             match self.signed.recv().await {
@@ -112,7 +112,7 @@ impl Anchor {
                         tracing::error!(%error, "the checkpoints for an anchor could not be read");
                     }
                 }
-                // The audit has ended, and ends this task.
+                // The audit has stopped, and stops this task.
                 Err(RecvError::Closed) => std::future::pending().await,
             }
         }
@@ -149,7 +149,7 @@ impl Anchor {
         match &delivered {
             Ok(()) => {
                 if self.cursor.failures > 0 {
-                    tracing::info!(number = self.number, "an anchor takes checkpoints again");
+                    tracing::info!(number = self.number, "an anchor accepts checkpoints again");
                 }
                 let position = self.cursor.position + self.waiting.len() as u64;
                 context::moved(&mut self.cursor, position, self.context.clock.now());
@@ -158,14 +158,14 @@ impl Anchor {
             }
             Err(error) => {
                 if self.cursor.failures == 0 {
-                    tracing::warn!(number = self.number, %error, "an anchor takes no checkpoints");
+                    tracing::warn!(number = self.number, %error, "an anchor does not accept checkpoints");
                 }
                 self.context.metrics.anchor_failed();
                 context::failed(&mut self.cursor, error, self.context.clock.now());
             }
         }
         if let Err(error) = self.context.store.set_cursor(self.cursor.clone()).await {
-            tracing::error!(%error, "how far an anchor is could not be stored");
+            tracing::error!(%error, "the progress of an anchor could not be stored");
         }
         delivered
     }

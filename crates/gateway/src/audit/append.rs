@@ -1,4 +1,4 @@
-//! Appending to the event log.
+//! Appends to the event log.
 //!
 //! Invariant (I-18): a call starts only after its opening event was stored. Invariant (I-19): a
 //! closing event that cannot be stored does not fail its call. Invariant (I-20): no type here has a
@@ -58,7 +58,8 @@ pub struct Audit {
     /// The streams of events of runs.
     pub(super) streams: Listeners,
     search: Arc<EventSearch>,
-    /// The store of checkpoints and cursors, once a [`AuditTasks`](super::AuditTasks) is started.
+    /// The store of checkpoints and cursors, after the start of an
+    /// [`AuditTasks`](super::AuditTasks).
     store: OnceLock<Arc<dyn RecordStore>>,
 }
 
@@ -75,27 +76,27 @@ struct Writer {
 enum DenialQueueItem {
     /// Records one refusal.
     Refused(Box<Refusal>),
-    /// Records how many there were.
+    /// Records the counts of repeated refusals.
     Repeated(Vec<Row>),
-    /// Reports that everything before it has been stored, or could not be.
+    /// Reports that everything before it was stored or has failed.
     Settle(oneshot::Sender<()>),
 }
 
-/// Refusals that may wait to be written, of about 1 KiB each; further ones are counted.
+/// Refusals that may wait for the writer, of about 1 KiB each; further ones are counted.
 const MAX_QUEUED: usize = 1024;
-/// How long a batch of denials takes, whatever is in it. Who reads events after a denial waits for
-/// the batch, and must not learn from that how much was written.
+/// Duration of a batch of denials, whatever its content. A reader of events waits for the batch
+/// after a denial, and its size must not be visible in the waiting time.
 const BATCH_TIME: Duration = Duration::from_millis(25);
-/// Closing events that may wait for a store that does not answer. About 1 KiB each and 300 bytes
-/// for every host that the call reached (at most 64): 10 MiB, at worst 200 MiB.
+/// Closing events that may wait for an unavailable store. About 1 KiB each and 300 bytes for every
+/// host that the call reached (at most 64): 10 MiB, at worst 200 MiB.
 const MAX_LATE: usize = 10_000;
 /// How often the index of the record is extended.
 const INDEX_INTERVAL: Duration = Duration::from_secs(5);
-/// How often an event is tried after one could not be stored.
+/// Interval of attempts to store an event after a failure.
 const RESUME_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the free space of the store is read.
 const SPACE_INTERVAL: Duration = Duration::from_secs(1);
-/// How often a closing event is tried before the caller is answered without it, and after.
+/// Attempts to store a closing event before the caller gets its response, and after.
 const PROMPT_TRIES: u32 = 3;
 const LATE_TRIES: u32 = 60;
 
@@ -136,8 +137,7 @@ impl Audit {
         }
     }
 
-    /// Reads the event log. Denials are written in the background; this waits for those that came
-    /// before it.
+    /// Reads the event log. Denials are written in the background; this waits for the earlier ones.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -146,7 +146,7 @@ impl Audit {
         self.writer.log.read(query).await
     }
 
-    /// Returns the search of the record, after waiting for the denials that came before it.
+    /// The search of the record, after waiting for earlier denials.
     pub async fn search(&self) -> &EventSearch {
         self.settle().await;
         &self.search
@@ -160,12 +160,12 @@ impl Audit {
         self.writer.log.read(query).await
     }
 
-    /// Ends with the gateway.
+    /// Waits until the gateway stops.
     pub(super) async fn ended(&self) {
         self.background.ended().cancelled().await;
     }
 
-    /// The store of checkpoints and cursors, if a [`AuditTasks`](super::AuditTasks) was started.
+    /// The store of checkpoints and cursors, if an [`AuditTasks`](super::AuditTasks) was started.
     pub fn store(&self) -> Option<&Arc<dyn RecordStore>> {
         self.store.get()
     }
@@ -180,19 +180,19 @@ impl Audit {
         &self.writer.readiness
     }
 
-    /// Whether the store is so low on disk space that only what runs is recorded.
+    /// Whether disk space of the store is so low that only running calls are recorded.
     pub fn is_low_on_space(&self) -> bool {
         self.space.is_low()
     }
 
-    /// Reads the free space of `storage` now and every second until the gateway ends; less than
+    /// Reads the free space of `storage` now and every second until the gateway stops; less than
     /// `keep_free` bytes count as low.
     pub async fn watch_space(&self, storage: Arc<dyn Storage>, keep_free: u64) {
         let (space, metrics) = (Arc::clone(&self.space), Arc::clone(&self.writer.metrics));
         let read = move || {
             let (space, metrics) = (Arc::clone(&space), Arc::clone(&metrics));
             let storage = Arc::clone(&storage);
-            // It may take long on a network file system.
+            // This may take long on a network file system.
             let read =
                 tokio::task::spawn_blocking(move || space.read(&*storage, keep_free, &metrics));
             async move {
@@ -205,7 +205,7 @@ impl Audit {
         self.background.every("space", SPACE_INTERVAL, read);
     }
 
-    /// Makes the opening event durable; without that nothing may run.
+    /// Makes the opening event durable. On an error the call must not run.
     pub(crate) async fn started(&self, call: CallIdentity) -> Result<Started, CallError> {
         self.require_sound_store()?;
         let event = self.writer.called(&call);
@@ -216,10 +216,10 @@ impl Audit {
         }
     }
 
-    /// Makes the closing event durable, with the destinations of the call. Retries a few times at
-    /// once and then in the background; the caller is answered in any case, because its call has
-    /// run. But a call that another server has closed does not end a second time, and its caller must
-    /// hear what the record says.
+    /// Makes the closing event durable, with the destinations of the call. Retries a few times
+    /// immediately and then in the background. The caller gets its result in any case, because the
+    /// call has run. The exception: if another server has closed the call, its caller gets the
+    /// recorded outcome.
     pub(crate) async fn finished(
         &self,
         started: Started,
@@ -246,13 +246,15 @@ impl Audit {
         stored.map(drop).map_err(|error| self.refused_to_store(&error))
     }
 
-    /// Stores events of completed actions, with retries: they are not given up easily.
+    /// Stores events of completed actions, with persistent retries.
     pub(crate) async fn append_with_retry(&self, events: Vec<NewEvent>) -> RecordedEnd {
         for attempt in 0..PROMPT_TRIES {
             match self.writer.append(&events).await {
                 Ok(_) => return RecordedEnd::Own,
                 Err(StoreError::TakenOver) => {
-                    tracing::error!("a call ended that another server had closed as interrupted");
+                    tracing::error!(
+                        "a call finished after another server had closed it as interrupted"
+                    );
                     return RecordedEnd::ClosedByAnother;
                 }
                 Err(error) => {
@@ -284,8 +286,7 @@ impl Audit {
         });
     }
 
-    /// Whether a call that is refused with `code` gets events of its own. If not, it has been
-    /// counted.
+    /// Whether a call refused with `code` gets separate events. If not, it has been counted.
     pub(crate) fn admits(&self, call: &CallIdentity, code: &str) -> bool {
         if self.admits_of(&call.tenant, &call.principal) {
             return true;
@@ -301,8 +302,8 @@ impl Audit {
         false
     }
 
-    /// Records a call that was refused before it started: a pair without a duration, and for a
-    /// denial the decision. The call is refused whether or not it could be stored.
+    /// Records a call refused before its start: a pair of events without a duration, and for a
+    /// denial the decision. The call is refused whether or not this succeeds.
     pub(crate) async fn refused(
         &self,
         call: &CallIdentity,
@@ -317,11 +318,11 @@ impl Audit {
     }
 
     /// Records, in one run, that `references` of an allow-list resolve to no tool that `agent` may
-    /// use: one return without a call for each (RFC 0064, forbidden at load). The call id is
+    /// use: for each, one return event without a call (RFC 0064, forbidden at load). The call id is
     /// derived from the reference, so that repeated loading records the same id.
     ///
     /// # Errors
-    /// [`StoreError`]: none of them was stored.
+    /// [`StoreError`]; in that case all of them are unrecorded.
     pub async fn forbidden_at_load<'a>(
         &self,
         tenant: &TenantId,
@@ -354,13 +355,13 @@ impl Audit {
         }
     }
 
-    /// Whether a refusal of `principal` gets events of its own; none does while space is low.
+    /// Whether a refusal of `principal` gets separate events; never while space is low.
     fn admits_of(&self, tenant: &TenantId, principal: &PrincipalId) -> bool {
         let now = self.writer.clock.monotonic_nanos();
         !self.space.is_low() && self.writer.refusals.admit(tenant, principal, now)
     }
 
-    /// Records the denial of something that is not a call of a tool.
+    /// Records a denial of an action other than a tool call.
     pub fn denied(&self, principal: &Principal, action: &str, resource: &str, reason: &str) {
         self.deny(Refusal {
             tenant: principal.tenant.clone(),
@@ -371,7 +372,7 @@ impl Audit {
         });
     }
 
-    /// Records the denial of a request to `route`, a template, for which `scope` is required.
+    /// Records the denial of a request to `route`, a template; the principal does not have `scope`.
     pub fn denied_without(&self, principal: &Principal, scope: &str, route: &str) {
         self.deny(Refusal {
             tenant: principal.tenant.clone(),
@@ -386,7 +387,7 @@ impl Audit {
         });
     }
 
-    /// Records that a name led to no tool that the caller may use.
+    /// Records that a name matched no tool that the caller may use.
     pub(crate) fn missed(
         &self,
         principal: &Principal,
@@ -445,8 +446,7 @@ impl Audit {
         self.writer.refusals.count(refusal, 1, self.writer.clock.monotonic_nanos());
     }
 
-    /// Records the counts of refusals that have been counted for long enough. While space is low
-    /// they wait.
+    /// Records the counts of refusals after their counting window. While space is low they wait.
     pub(crate) fn flush_counted_refusals(&self) {
         if self.space.is_low() {
             return;
@@ -458,29 +458,30 @@ impl Audit {
         }
     }
 
-    /// Fills the buckets of `tenant`, so that its next refusals have events of their own.
+    /// Refills the buckets of `tenant`, so that its next refusals get separate events.
     pub(crate) fn reset_refusals(&self, tenant: &TenantId) {
         self.writer.refusals.reset(tenant);
     }
 
-    /// Waits until the queued denials have been stored or have failed, so that a caller that was
-    /// denied and then reads events finds its own.
+    /// Waits until the queued denials have been stored or have failed, so that a denied caller that
+    /// then reads events finds its denial.
     pub(crate) async fn settle(&self) {
         let (done, settled) = oneshot::channel();
         if self.queue.send(DenialQueueItem::Settle(done)).await.is_ok() && settled.await.is_err() {
-            tracing::error!("the queue of denials ended early");
+            tracing::error!("the queue of denials stopped early");
         }
     }
 
-    /// Stores everything that is queued or counted. For the end.
+    /// Stores everything queued or counted, at shutdown.
     pub(crate) async fn flush(&self) {
         let rows = self.writer.refusals.take(self.writer.clock.monotonic_nanos(), true);
-        // The queue ends with the record, so it takes them.
+        // The queue closes with the record, so it takes them.
         self.queue.send(DenialQueueItem::Repeated(rows)).await.ok();
         self.settle().await;
     }
 
-    /// A store that is gone, or not the one that was signed, keeps nothing that counts.
+    /// Rejects calls if the store is gone, or is not the signed one: events in it would prove
+    /// little.
     fn require_sound_store(&self) -> Result<(), CallError> {
         match self.writer.readiness.refuses_calls() {
             true => Err(CallError::NotAccountable("recorded")),
@@ -513,7 +514,7 @@ impl Writer {
         self.metrics.appended(Duration::from_nanos(time), stored.is_ok());
         match &stored {
             Ok(_) => self.readiness.stored(),
-            // An event that is stored already.
+            // The event is already stored.
             Err(StoreError::Conflict(_)) => {}
             Err(_) => self.readiness.failed(self.clock.now()),
         }
@@ -564,7 +565,7 @@ impl Writer {
         let (status, error) = match result {
             Ok(outcome) if !outcome.is_error => (CallStatus::Ok, None),
             Ok(_) => (CallStatus::Error, Some(tool_failed())),
-            // Not even a connection was made: a gate of this host (RFC 0076 §B).
+            // A connection was never made: a gate of this host (RFC 0076 §B).
             Err(error @ CallError::Upstream(UpstreamError { kind, .. }))
                 if *kind == UpstreamErrorKind::EgressRefused =>
             {
@@ -589,7 +590,7 @@ impl Writer {
         self.event(call.tenant.clone(), call.run.clone(), body, Some(cause))
     }
 
-    /// The events of a call that was refused before it started.
+    /// The events of a call refused before its start.
     fn refused(
         &self,
         call: &CallIdentity,
@@ -639,7 +640,7 @@ impl Writer {
             RefusalSubject::Known { .. } => None,
         };
         let mut events = match (call, denied) {
-            // To its own tenant a denied call is a pair, too (RFC 0064).
+            // For its tenant a denied call is also a pair (RFC 0064).
             (Some((missed, entry)), Some(denied)) => {
                 let call = CallIdentity {
                     tenant: refusal.tenant.clone(),
@@ -661,7 +662,7 @@ impl Writer {
         events
     }
 
-    /// The events of counted refusals. Refusals that the tenant may not distinguish are one event.
+    /// The events of counted refusals. Refusals that the tenant must not distinguish are one event.
     fn events_of_rows(&self, rows: &[Row]) -> Vec<NewEvent> {
         let mut counts: BTreeMap<Decision, u64> = BTreeMap::new();
         for row in rows {
@@ -692,10 +693,10 @@ impl Writer {
     }
 }
 
-/// The error for a caller that is denied `entry`.
+/// The error for a caller without access to `entry`.
 pub(crate) fn forbidden(entry: &Entry, denied: &Denied) -> CallError {
     let required = match denied {
-        // No scope would help.
+        // A scope would not help.
         Denied::Policy | Denied::Arguments => None,
         _ => entry.tool.required_scopes(),
     };
@@ -703,7 +704,7 @@ pub(crate) fn forbidden(entry: &Entry, denied: &Denied) -> CallError {
     CallError::Forbidden { tool: entry.id.clone(), required }
 }
 
-/// The denials that wait, for the one task that writes them.
+/// The pending denials, for the one task that writes them.
 type Queue = tokio::sync::Mutex<mpsc::Receiver<DenialQueueItem>>;
 
 async fn write_denials(queued: Arc<Queue>, writer: Arc<Writer>) {
@@ -724,7 +725,7 @@ async fn write_denials(queued: Arc<Queue>, writer: Arc<Writer>) {
             tokio::time::sleep_until(end).await;
         }
         for done in waiting {
-            // A reader that has left needs no answer.
+            // A reader that has left needs no reply.
             done.send(()).ok();
         }
     }
@@ -735,7 +736,7 @@ pub(crate) const CALL: &str = "tools:call";
 /// The action of reading about a tool.
 pub(crate) const READ: &str = "tools:read";
 
-/// The tool's own words are content, so the record has these instead.
+/// The tool's message is content, so the record has this text instead.
 fn tool_failed() -> EventError {
     EventError {
         code: "tool_execution_failed".to_owned(),

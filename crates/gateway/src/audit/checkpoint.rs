@@ -2,11 +2,11 @@
 //! removes events that are older than the configured retention.
 //!
 //! Invariants:
-//! - a log is signed only if it continues the signed one (`continuity.rs`), and the witness is written
-//!   after the checkpoints that it names, so that a crash leaves the store ahead of it;
-//! - events that this process has appended, with no other process changing the store since the last
-//!   comparison, are signed as it knows them: what the file says instead is found against that;
-//! - an event is removed only under a later checkpoint, after the mark of the removal is stored and after
+//! - a log is signed only if it continues the signed one (`continuity.rs`), and the witness is
+//!   written after its checkpoints, so that a crash leaves the store ahead of it;
+//! - while this process alone has changed the store since the last comparison, events are signed as
+//!   it appended them: a different content of the file is detected;
+//! - an event is removed only under a later checkpoint, after the mark of the removal is stored and
 //!   every forwarder has delivered the event.
 
 use std::{
@@ -42,7 +42,7 @@ const STRIDE: u64 = 10_000;
 const CHUNK: usize = 500;
 /// Tenants whose signed part is checked in each round.
 const CHECKED_AT_ONCE: usize = 32;
-/// Ends of a log that are remembered; beyond this number, every second one.
+/// Remembered head positions of a log; beyond this number, every second one.
 const MAX_SEEN: usize = 128;
 /// Failed rounds in a row that count as a problem.
 const MAX_FAILURES: u32 = 3;
@@ -50,23 +50,23 @@ const MAX_FAILURES: u32 = 3;
 pub(super) struct Signing {
     context: Arc<Context>,
     signed: broadcast::Sender<Checkpoint>,
-    /// Position in the whole log up to which news are known; none before the first look.
+    /// Position in the whole log up to which new events are known; `None` before the first round.
     seen: Option<u64>,
     waiting: HashMap<TenantId, Waiting>,
-    /// The ends of the logs at the last look, as this process knows them.
+    /// The heads of the logs at the last round, as this process knows them.
     known: Option<KnownHeads>,
-    /// The signed ends that were among those known in this generation.
+    /// The signed heads that were among the known ones in this generation.
     compared: HashMap<TenantId, (u64, Digest)>,
     looked_back: Option<u64>,
     /// The last signed state; `None` while signing is not permitted.
     witness: Option<Witness>,
-    /// The text of the stored witness, which nobody else may change.
+    /// The text of the stored witness, which other processes may not change.
     stored: Option<String>,
     /// Whether the witness differs from the stored one.
     unsaved: bool,
     /// The witnesses of the other servers of a shared store.
     others: Option<Witnesses>,
-    /// The greatest position of the whole log that was ever seen.
+    /// The highest position of the whole log so far.
     highest: u64,
     /// The last tenant whose signed part was checked.
     checked: Option<TenantId>,
@@ -74,31 +74,31 @@ pub(super) struct Signing {
     failures: u32,
 }
 
-/// What keeps the record from being signed.
+/// The obstacles to signing the record.
 #[derive(Default)]
 struct Trouble {
-    /// The store is not the one that was opened, or is shorter than it was.
+    /// The store is not the opened one, or is shorter than before.
     store: Option<&'static str>,
-    /// There is no witness that counts.
+    /// A valid witness is missing.
     witness: Option<&'static str>,
-    /// Another server's witness does not count.
+    /// The witness of another server is invalid.
     foreign: Option<&'static str>,
-    /// What contradicts the witness of another server, by tenant.
+    /// Contradictions to the witness of another server, by tenant.
     others: BTreeMap<TenantId, Break>,
     /// Changed signed parts, by tenant.
     signed: BTreeMap<TenantId, Break>,
-    /// Ends of logs that do not continue the signed part.
+    /// Heads of logs that do not continue the signed part.
     ends: BTreeMap<TenantId, Break>,
 }
 
-/// A tenant whose last events are not signed.
+/// A tenant with unsigned events.
 struct Waiting {
     events: u64,
-    /// Monotonic time of the first look that found news.
+    /// Monotonic time of the first round that found new events.
     since: u64,
-    /// Nothing of it was ever signed.
+    /// Whether the log was never signed.
     first: bool,
-    /// Ends of its log in earlier rounds, in order. Events before them may not change.
+    /// Heads of its log in earlier rounds, in order. Events before them may not change.
     seen: Vec<(u64, Digest)>,
 }
 
@@ -109,7 +109,7 @@ pub(super) async fn run(
 ) {
     loop {
         let config = config.borrow().clone();
-        // In one piece: an end in between would leave a checkpoint that no anchor hears of.
+        // Uninterrupted: otherwise a checkpoint could exist that no anchor receives.
         let looked = signing.look(&config, end.is_cancelled()).await;
         signing.conclude(looked);
         if end.is_cancelled() {
@@ -118,7 +118,7 @@ pub(super) async fn run(
         if signing.may_sign()
             && let Err(error) = signing.look_back(&config, &end).await
         {
-            tracing::error!(%error, "old events could not be removed; it is tried again");
+            tracing::error!(%error, "old events could not be removed; retrying");
         }
         tokio::select! {
             () = end.cancelled() => {}
@@ -133,16 +133,16 @@ impl Trouble {
     /// Why no call may run: signed events are missing, so new ones may get lost, too.
     fn loss(&self) -> Option<&'static str> {
         let lost = self.breaks().any(|(_, found)| found.is_loss());
-        let missing = "a part of the record that was signed is gone";
+        let missing = "a signed part of the record is missing";
         self.store.or(lost.then_some(missing))
     }
 
-    /// Everything that was changed, by tenant.
+    /// Every changed part, by tenant.
     fn breaks(&self) -> impl Iterator<Item = (&TenantId, &Break)> {
         self.signed.iter().chain(&self.ends).chain(&self.others)
     }
 
-    /// Whether the log of `tenant` was changed. It is kept for the investigation.
+    /// Whether the log of `tenant` was changed. Such a log is kept for the investigation.
     fn concerns(&self, tenant: &TenantId) -> bool {
         self.breaks().any(|(changed, _)| changed == tenant)
     }
@@ -152,9 +152,9 @@ impl Trouble {
         self.breaks().next().is_none()
     }
 
-    /// Why not everything is signed.
+    /// Why a part of the record is unsigned.
     fn unsigned(&self) -> Option<&'static str> {
-        let text = "a part of the record is not what was signed or written";
+        let text = "a part of the record differs from its signed or written state";
         self.witness.or(self.foreign).or((!self.is_none()).then_some(text))
     }
 }
@@ -197,13 +197,13 @@ impl Signing {
         self.trouble.store.is_none() && self.trouble.foreign.is_none() && self.witness.is_some()
     }
 
-    /// Says how the record is: in `/readyz`, to calls, and in the log.
+    /// Reports the state of the record: in `/readyz`, to calls, and in the log.
     fn conclude(&mut self, looked: Result<(), StoreError>) {
         match looked {
             Ok(()) => self.failures = 0,
             Err(error) => {
                 self.failures = self.failures.saturating_add(1);
-                tracing::error!(%error, "the record could not be signed; it is tried again");
+                tracing::error!(%error, "the record could not be signed; retrying");
             }
         }
         let readiness = &self.context.readiness;
@@ -214,7 +214,7 @@ impl Signing {
                     "{loss}: calls are refused; look into it, stop the server and use \
                      `toolcrib audit accept`"
                 ),
-                None => tracing::warn!("the record is whole again: calls run"),
+                None => tracing::warn!("the record is complete again: calls run"),
             }
         }
         readiness.set_refuses_calls(loss.is_some());
@@ -233,7 +233,7 @@ impl Signing {
         readiness.set(reason);
     }
 
-    /// The last position of the whole log, unless the store is not the one that was signed.
+    /// The last position of the whole log, unless the store is not the signed one.
     async fn look_at_store(&mut self) -> Result<Option<u64>, StoreError> {
         self.trouble.store = self.context.store.displaced().await;
         if self.trouble.store.is_some() {
@@ -253,7 +253,7 @@ impl Signing {
         Ok(Some(last))
     }
 
-    /// Reads the witness. Without it only a log that was never signed may be signed.
+    /// Reads the witness. Without one, only logs that were never signed may be signed.
     async fn load_witness(&mut self) -> Result<(), StoreError> {
         let signer = &self.context.signer;
         self.witness = None;
@@ -268,7 +268,8 @@ impl Signing {
             },
             None => {
                 let may_begin = self.others.is_some() || self.context.key_may_be_new;
-                // Looked at first: a server saves its witness in a shared store before it signs.
+                // Check this first: a server saves its witness in a shared store before it
+                // signs.
                 let is_unsigned = !self.has_checkpoints().await?;
                 let last_signed = match &self.others {
                     Some(others) => others.last_signed().await?,
@@ -276,7 +277,7 @@ impl Signing {
                 };
                 match last_signed {
                     Ok(Some(witness)) => self.begin_witness(witness).await?,
-                    // Also an empty store: it may have been emptied.
+                    // Even for an empty store: it may have been emptied.
                     Ok(None) if may_begin && is_unsigned => {
                         self.begin_witness(Witness::new(signer.public_key())).await?;
                     }
@@ -289,7 +290,7 @@ impl Signing {
             && self.trouble.witness != Some(problem)
         {
             tracing::error!(
-                "{problem}: nothing is signed; look into it, stop the server and use \
+                "{problem}: signing is paused; look into it, stop the server and use \
                  `toolcrib audit accept`"
             );
         }
@@ -307,8 +308,8 @@ impl Signing {
         Ok(())
     }
 
-    /// Compares the record with the witnesses of the other servers, and takes over their
-    /// later signatures. Returns whether the whole log is shorter than one of them says.
+    /// Compares the record with the witnesses of the other servers, and adopts their later
+    /// signatures. Returns whether one of them has signed beyond the end of the whole log.
     async fn compare_with_others(&mut self) -> Result<bool, StoreError> {
         let (Some(others), Some(witness), Some(text)) =
             (&mut self.others, &mut self.witness, &self.stored)
@@ -323,7 +324,7 @@ impl Signing {
         let foreign = is_foreign.then_some(witnesses::FOREIGN);
         if foreign.is_some() && self.trouble.foreign.is_none() {
             tracing::error!(
-                "{}: nothing is signed; look into it, stop the servers and use `toolcrib audit \
+                "{}: signing is paused; look into it, stop the servers and use `toolcrib audit \
                  accept`",
                 witnesses::FOREIGN
             );
@@ -370,7 +371,7 @@ impl Signing {
         Ok(())
     }
 
-    /// Signs the logs that are due; at the end all of them.
+    /// Signs the logs that are due; at shutdown all of them.
     async fn look(&mut self, config: &RecordConfig, ending: bool) -> Result<(), StoreError> {
         let Some(last) = self.look_at_store().await? else { return Ok(()) };
         self.check_signed(CHECKED_AT_ONCE).await?;
@@ -428,7 +429,7 @@ impl Signing {
             self.seen = Some(seen.max(last));
             return Ok(());
         }
-        // Also without news: what waits for its signature may have been changed.
+        // Even without new events: unsigned ones may have been changed.
         self.compared.clear();
         while seen < last {
             let to = last.min(seen + STRIDE);
@@ -441,14 +442,14 @@ impl Signing {
         Ok(())
     }
 
-    /// The position of the last signed event of `tenant`; 0 when there is none.
+    /// The position of the last signed event of `tenant`; 0 if it was never signed.
     fn signed_position(&self, tenant: &TenantId) -> u64 {
         let signed = self.witness.as_ref().and_then(|witness| witness.tenants.get(tenant));
         signed.map_or(0, |signed| signed.position)
     }
 
     /// Stores the witness, after the checkpoints: a crash in between leaves signed checkpoints that
-    /// continue the one that the witness names.
+    /// continue the checkpoint of the witness.
     async fn save_witness(&mut self) -> Result<(), StoreError> {
         let Some(witness) = self.witness.as_mut().filter(|_| self.unsaved) else { return Ok(()) };
         witness.position = self.highest.max(witness.position);
@@ -497,7 +498,7 @@ impl Signing {
         }
     }
 
-    /// Signs where the log of `tenant` ends; `false` when it may not be signed.
+    /// Signs the head of the log of `tenant`; `false` if it may not be signed.
     async fn sign(&mut self, tenant: &TenantId) -> Result<bool, StoreError> {
         let Some(witness) = &self.witness else { return Ok(false) };
         if self.trouble.others.contains_key(tenant) {
@@ -536,7 +537,7 @@ impl Signing {
         let added = self.add(CheckpointKind::Head, tenant, place, base.last).await?;
         match added && appended == Some(place) {
             true => self.compared.insert(tenant.clone(), place),
-            // The file has another event there: the next try compares all of them.
+            // The file has another event there: the next attempt compares all of them.
             false => self.compared.remove(tenant),
         };
         Ok(added)
@@ -565,7 +566,7 @@ impl Signing {
         Ok(added)
     }
 
-    /// Removes expired events, and finishes removals that an earlier process began.
+    /// Removes expired events, and finishes the removals of an earlier process.
     async fn look_back(
         &mut self,
         config: &RecordConfig,
@@ -650,14 +651,14 @@ fn note(known: &mut BTreeMap<TenantId, Break>, tenant: &TenantId, found: Option<
     match found {
         None => {
             if known.remove(tenant).is_some() {
-                tracing::warn!(%tenant, "the log of the tenant continues what was signed again");
+                tracing::warn!(%tenant, "the log of the tenant continues its signed part again");
             }
         }
         Some(found) if known.get(tenant) == Some(&found) => {}
         Some(found) => {
             tracing::error!(
                 %tenant, problem = %found,
-                "the log of the tenant does not continue what was signed and is not signed; look \
+                "the log of the tenant does not continue its signed part and is not signed; look \
                  into it, stop the server and use `toolcrib audit accept`"
             );
             known.insert(tenant.clone(), found);

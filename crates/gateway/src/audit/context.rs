@@ -1,4 +1,4 @@
-//! What the background tasks of the record use, and how far each of them is.
+//! The shared parts of the background tasks of the record, and their progress.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::metrics::Metrics;
 pub(crate) const DELIVERY_RETRY: Backoff =
     Backoff::new(Duration::from_millis(200), Duration::from_secs(60));
 
-/// What signing, anchors and forwarders use.
+/// The shared parts of signing, anchors and forwarders.
 pub(super) struct Context {
     pub(super) storage: Arc<dyn Storage>,
     pub(super) store: Arc<dyn RecordStore>,

@@ -1,8 +1,8 @@
 //! Checks that the log of a tenant continues the last signed state, which the witness names.
 //!
 //! Invariant (I-72): the end of a log is signed only if the stored checkpoints are the signed ones,
-//! the last signed event is unchanged, and every later event follows from it.
-//! Invariant (I-108): what the retention of another server removes between two reads is no break.
+//! the last signed event is unchanged, and every later event follows from it. Invariant (I-108):
+//! removals by the retention of another server between two reads are not a break.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use toolcrib_core::{
     store::StoreError,
 };
 
-/// Why a log does not continue the signed state. Names no tenant.
+/// Why a log does not continue the signed state. Contains no tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Break {
     /// A signed part is missing.
@@ -25,26 +25,26 @@ pub(super) enum Break {
     Altered(String),
 }
 
-/// A break, or the store did not answer.
+/// A break, or an error of the store.
 #[derive(Debug)]
 pub(super) enum Failure {
     Break(Break),
     Store(StoreError),
 }
 
-/// The most checks of a log that retention changes meanwhile. Each takes much less time than the
+/// The most checks of a log if retention changes it meanwhile. Each takes much less time than the
 /// interval between two removals.
 const MAX_ATTEMPTS: usize = 8;
 
-/// The last place of a log that was signed.
+/// The last signed place of a log.
 #[derive(Debug)]
 pub(super) struct Base {
     /// The last checkpoint.
     pub(super) last: Option<Checkpoint>,
-    /// The checkpoints that the witness does not cover, which another server has signed, or a process
-    /// that ended before it could write the witness.
+    /// The checkpoints after that of the witness. Another server has signed them, or a process that
+    /// stopped before it could write the witness.
     pub(super) newer: Vec<Checkpoint>,
-    /// 0 when nothing was signed.
+    /// 0 if the log was never signed.
     pub(super) position: u64,
     pub(super) hash: Digest,
 }
@@ -83,7 +83,7 @@ fn altered<T>(what: String) -> Result<T, Failure> {
     Err(Failure::Break(Break::Altered(what)))
 }
 
-/// Reads the witness in `text`, when it is one that `signer` signed.
+/// Reads the witness in `text`, if `signer` signed it.
 pub(super) fn witness(text: &str, signer: &dyn CheckpointSigner) -> Option<Witness> {
     let (witness, signature) = Witness::parse(text)?;
     let own =
@@ -94,11 +94,11 @@ pub(super) fn witness(text: &str, signer: &dyn CheckpointSigner) -> Option<Witne
 /// The end of a log, as far as a process knows it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct KnownEnds<'a> {
-    /// Ends at earlier looks, in order.
+    /// Heads of earlier rounds, in order.
     pub(super) seen: &'a [(u64, Digest)],
     /// The last event that this process has appended.
     pub(super) appended: Option<(u64, Digest)>,
-    /// The signed end after which this process alone has appended.
+    /// The signed head after which only this process has appended.
     pub(super) compared: Option<(u64, Digest)>,
 }
 
@@ -111,7 +111,7 @@ pub(super) fn break_of(checked: Result<(), Failure>) -> Result<Option<Break>, St
     }
 }
 
-/// The event that the log of `tenant` has to continue, after a check of the signed part.
+/// The event that the log of `tenant` must continue, after a check of the signed part.
 pub(super) async fn base(
     store: &dyn RecordStore,
     signer: &dyn CheckpointSigner,
@@ -127,7 +127,7 @@ pub(super) async fn base(
     }
 }
 
-/// As [`base`], with the end of the log.
+/// Like [`base`], with the end of the log.
 pub(super) async fn base_and_head(
     store: &dyn RecordStore,
     signer: &dyn CheckpointSigner,
@@ -147,9 +147,9 @@ pub(super) async fn base_and_head(
     }
 }
 
-/// The checks of a log, each with several queries. Retention of another server may remove in between
-/// what the next query reads. It stores a mark before it removes events, so a break counts only if no
-/// mark was added since before the check began.
+/// The checks of a log, each with several queries. Between two queries, retention of another server
+/// may remove rows. It stores a mark before it removes events, so a break counts only if no mark
+/// was added since the start of the check.
 #[derive(Default)]
 struct Attempts {
     count: usize,
@@ -198,8 +198,8 @@ async fn read_base(
         checkpoints(store, tenant, known.map_or(0, |it| it.number.saturating_sub(1))).await?;
     let marks = rows.iter().filter(|row| row.kind == CheckpointKind::Pruned && is_own(row));
     let removed = marks.map(|row| row.position).max();
-    // Retention removes the checkpoints before its mark. Another server may have signed that mark since
-    // this one wrote its witness; no other server can sign one with a higher number.
+    // Retention removes the checkpoints before its mark. Another server may have signed that
+    // mark after this one wrote its witness; it is the only mark with a higher number.
     let begins_after_removal = |row: &Checkpoint| {
         row.number > known.map_or(0, |known| known.number)
             && row.kind != CheckpointKind::Pruned
@@ -211,15 +211,15 @@ async fn read_base(
     if let Some(known) = known {
         let number = known.number;
         match rows.next_if(|row| row.number == number) {
-            // After a failover that lost it, another server has signed another one.
+            // After a failover lost this checkpoint, another server has signed a new one.
             Some(first) if first.digest() != known.digest && is_own(&first) => {
                 return missing(format!(
-                    "checkpoint {number}, which was signed last, is gone, and another one of the key \
-                     has its number"
+                    "checkpoint {number}, the last signed one, is missing, and another one of the \
+                     key has its number"
                 ));
             }
             Some(first) if first.digest() != known.digest => {
-                return altered(format!("checkpoint {number} is not the one that was signed last"));
+                return altered(format!("checkpoint {number} differs from the last signed one"));
             }
             Some(first) => {
                 if first.kind == CheckpointKind::Pruned {
@@ -230,7 +230,7 @@ async fn read_base(
             }
             None if rows.peek().is_some_and(begins_after_removal) => {}
             None => {
-                return missing(format!("checkpoint {number}, which was signed last, is gone"));
+                return missing(format!("checkpoint {number}, the last signed one, is missing"));
             }
         }
     }
@@ -275,7 +275,7 @@ async fn read_base(
     Ok(base)
 }
 
-/// Every tenant that has an event or a checkpoint.
+/// Every tenant with an event or a checkpoint.
 pub(super) async fn tenants(store: &dyn RecordStore) -> Result<Vec<TenantId>, StoreError> {
     let mut all: Vec<TenantId> = Vec::new();
     loop {
@@ -302,8 +302,8 @@ pub(super) async fn checkpoints(
     }
 }
 
-/// The end of the log of `tenant`, every event after `base` computed anew; where it has the event that
-/// this process appended last, that one.
+/// The end of the log of `tenant`, with every event after `base` recomputed. If it contains the
+/// last event that this process appended, the result is that event.
 async fn head(
     store: &dyn RecordStore,
     tenant: &TenantId,

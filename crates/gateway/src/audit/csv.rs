@@ -1,4 +1,4 @@
-//! Found events as CSV (RFC 4180), for spreadsheets: one event a row.
+//! Events as CSV (RFC 4180), for spreadsheets: one event per row.
 
 use std::borrow::Cow;
 
@@ -34,7 +34,7 @@ const RESOURCES: [&str; 5] = [
     "/payload/sessionId",
     "/payload/destination",
 ];
-/// What a cell begins with that spreadsheets run as a formula.
+/// Characters at the start of a cell that make spreadsheets run it as a formula.
 const FORMULAS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
 
 /// Appends the row with the names of the columns.
@@ -75,14 +75,14 @@ fn row(found: &FoundEvent) -> [Cow<'_, str>; COLUMNS.len()] {
     ]
 }
 
-/// Returns a text that a caller chose so that no spreadsheet runs it: such a cell begins with `'`.
+/// Protects a text that a caller chose: if a spreadsheet would run it, the cell starts with `'`.
 fn text(text: &str) -> Cow<'_, str> {
     if text.starts_with(FORMULAS) { format!("'{text}").into() } else { text.into() }
 }
 
 fn write_row(cells: [Cow<'_, str>; COLUMNS.len()], out: &mut Vec<u8>) {
     let mut writer = ::csv::Writer::from_writer(out);
-    // A vector takes everything.
+    // Writing into a vector never fails.
     writer.write_record(cells.iter().map(|cell| cell.as_bytes())).ok();
 }
 

@@ -1,4 +1,4 @@
-//! What the record says of a denial, and in the log of which tenant.
+//! The content of the record about a denial, and the tenants whose logs get it.
 
 use toolcrib_core::{
     authorize::{Authorizer as _, Denied, Subject},
@@ -72,7 +72,7 @@ impl Refusal {
     }
 }
 
-/// Returns the names of scopes, as decisions have them.
+/// The names of scopes, for decisions.
 pub(super) fn names(scopes: &[Scope]) -> Vec<Box<str>> {
     scopes.iter().map(|scope| scope.as_str().into()).collect()
 }

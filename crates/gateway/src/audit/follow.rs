@@ -17,8 +17,8 @@ use crate::{
 
 /// How often the record is read for new events. They may come from other processes.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// How long nothing must be open in a run until it counts as over. Between two steps of a run,
-/// nothing may be open for a moment.
+/// How long a run must be idle before it counts as finished. Between two steps, a run may be idle
+/// for a moment.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A run to follow.
@@ -29,7 +29,7 @@ pub struct FollowedRun {
     /// The scope that shows the run to the principal; `None` if the run is its own. The principal sees
     /// events only as long as it holds the scope.
     pub scope: Option<RouteScope>,
-    /// Whether the run has ended. Approvals that nobody decided do not keep such a run open.
+    /// Whether the run has finished. Undecided approvals do not keep such a run open.
     pub has_ended: bool,
 }
 
@@ -39,10 +39,10 @@ pub struct RunFollower {
     authenticator: Authenticator,
     principal: Arc<Principal>,
     run: FollowedRun,
-    /// The position of the last event that was read, in the log of the tenant.
+    /// The position of the last event read, in the log of the tenant.
     after: Option<u64>,
-    /// The ids of the calls and approvals that have begun and not ended. Sessions do not count: they
-    /// may be open for as long as the client that makes the calls.
+    /// The ids of the open calls and approvals. Sessions do not count: they may be open for as long
+    /// as the client that makes the calls.
     open: HashSet<String>,
     _permit: ListenerPermit,
 }
@@ -73,16 +73,16 @@ impl Audit {
 }
 
 impl RunFollower {
-    /// Returns whether the principal may still see the run: its credentials are valid, and it holds the
-    /// scope that shows the run.
+    /// Returns whether the principal may still see the run: its credentials are valid, and it holds
+    /// the scope that shows the run.
     pub async fn renew(&mut self) -> bool {
         let Ok(principal) = self.authenticator.renew(&self.principal).await else { return false };
         self.principal = principal;
         self.run.scope.is_none_or(|scope| scope.is_held_by(&self.principal))
     }
 
-    /// Returns the next events, at least one. Returns `None` when no call and no approval of the run
-    /// is open, the principal may no longer see the run, or the gateway closes.
+    /// Waits for the next events, at least one. Returns `None` if every call and approval of the
+    /// run is closed, the principal lost its access to the run, or the gateway closes.
     pub async fn next(&mut self) -> Option<Vec<RunEvent>> {
         let mut idle = Duration::ZERO;
         loop {
@@ -95,7 +95,7 @@ impl RunFollower {
                 after: self.after,
                 ..EventQuery::default()
             };
-            // What cannot be read now is read the next time.
+            // After an error, the events are read the next time.
             if let Ok(events) = self.audit.read_stored(query).await
                 && let Some(last) = events.last()
             {
@@ -114,7 +114,7 @@ impl RunFollower {
         }
     }
 
-    /// Remembers what `event` opens or closes.
+    /// Updates the open calls and approvals by `event`.
     fn count(&mut self, event: &EventBody) {
         match event {
             EventBody::ToolCalled(called) => self.open(&called.call_id),

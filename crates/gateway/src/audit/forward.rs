@@ -1,7 +1,6 @@
-//! One forwarder: reads the whole log in order and delivers it, at least once.
+//! One forwarder: reads the whole log in order and delivers each event at least once.
 //!
-//! Invariant: the cursor moves after a delivery and never before; a page is all that is held in
-//! memory.
+//! Invariant: the cursor moves after a delivery and never before. Memory holds one page at most.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,13 +15,13 @@ use crate::config::ForwardConfig;
 
 /// Events in one delivery.
 const PAGE: usize = 500;
-/// How often a forwarder that has delivered every event reads new ones.
+/// Pause before a forwarder without undelivered events reads again.
 const LOOK: Duration = Duration::from_millis(500);
-/// How often a server whose forwarder runs on another one asks whether that has died.
+/// Interval at which a server checks whether the server that runs the forwarder has died.
 const LOOK_FOR_WORK: Duration = Duration::from_secs(5);
-/// How long a delivery that is under way may take at the end.
+/// Time limit of a delivery in progress at shutdown.
 const PARTING: Duration = Duration::from_secs(3);
-/// Pause after the store did not answer.
+/// Pause after an error of the store.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
 
 pub(super) async fn run(

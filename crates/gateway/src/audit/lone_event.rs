@@ -1,4 +1,4 @@
-//! Events that belong to no call.
+//! Events outside of calls.
 
 use toolcrib_core::{
     clock::Timestamp,
@@ -8,7 +8,7 @@ use toolcrib_core::{
 
 use crate::ids::new_id;
 
-/// Returns an event in a run of its own, which no other event caused.
+/// Creates an event in a new run, without a cause.
 pub(crate) fn lone_event(tenant: TenantId, body: EventBody, now: Timestamp) -> NewEvent {
     NewEvent {
         event_id: new_id(),

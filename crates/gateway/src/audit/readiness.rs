@@ -16,14 +16,14 @@ use super::lone_event;
 #[derive(Debug, Default)]
 pub struct Readiness {
     reason: Mutex<Option<String>>,
-    /// Calls could not be accounted for, so none may run.
+    /// Whether calls cannot be accounted for, so that they must not run.
     refuses_calls: AtomicBool,
-    /// The last event could not be stored.
+    /// Whether the last event could not be stored.
     cannot_store: AtomicBool,
     outage: Mutex<Option<Outage>>,
 }
 
-/// Events that could not be stored, since the last event that said so.
+/// Events that could not be stored, since the last event about this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Outage {
     since: Timestamp,
@@ -33,13 +33,12 @@ struct Outage {
 // === impl Readiness ===
 
 impl Readiness {
-    /// Sets the problem; `None` when there is none. It is public, so it names no tenant, no tool
-    /// and no path.
+    /// Sets or clears the problem. It is public, so it names no tenant, no tool and no path.
     pub fn set(&self, reason: Option<String>) {
         *self.reason.lock() = reason;
     }
 
-    /// The current problem.
+    /// Returns the current problem.
     pub fn reason(&self) -> Option<String> {
         if self.cannot_store.load(Ordering::Acquire) && !self.refuses_calls() {
             return Some("events cannot be stored; calls are refused".to_owned());
@@ -74,11 +73,11 @@ impl Readiness {
         }
     }
 
-    /// Records the end of an outage, and thereby finds out whether it has ended, also without calls.
-    /// Writes nothing unless an event could not be stored.
+    /// Records the end of an outage, which also detects that end without calls. Writes only after
+    /// an event could not be stored.
     pub(super) async fn resume(&self, log: &dyn EventLog, now: Timestamp) {
         let outage = *self.outage.lock();
-        // An event in a store that is gone would record nothing.
+        // In a store that is gone, an event would be lost.
         let (Some(outage), false) = (outage, self.refuses_calls()) else { return };
         let Ok(tenant) = TenantId::parse(TenantId::OPERATOR) else { return };
         let body = RecordResumed { since: outage.since, failed: outage.failed };
@@ -88,7 +87,7 @@ impl Readiness {
             return;
         }
         let mut current = self.outage.lock();
-        // Later failures need another event.
+        // Later failures require another event.
         if *current == Some(outage) {
             *current = None;
             self.stored();

@@ -27,12 +27,12 @@ pub(crate) struct Started {
     pub(super) event: EventId,
 }
 
-/// Whose closing event of a call the record has.
+/// The origin of the closing event of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecordedEnd {
-    /// That of this process, now or soon.
+    /// This process, now or soon.
     Own,
-    /// That of another server, which has recorded the call as interrupted.
+    /// Another server, which has recorded the call as interrupted.
     ClosedByAnother,
 }
 

@@ -1,14 +1,12 @@
-//! Which refusals get events of their own, and the count of all others.
+//! Selects the refusals with separate events, and counts all others.
 //!
-//! A refusal costs its caller nothing, so it must cost the event log next to nothing. Each
-//! principal and each tenant has a bucket (GCRA, as rate limits have). A refusal that both admit is
-//! recorded one by one. Any other is counted in a [`Row`], and each row becomes one event with a
-//! count.
+//! A refusal is free for its caller, so it must be almost free for the event log. Each principal
+//! and each tenant has a bucket (GCRA, as rate limits have). A refusal that both admit gets a
+//! separate event. Any other is counted in a [`Row`], and each row becomes one event with a count.
 //!
-//! Invariant: memory is bounded whatever callers do: [`MAX_BUCKETS`] buckets of about 150 bytes,
-//! and at most twice [`MAX_ROWS`] rows of about 1 KiB. Rows hold no arguments.
-//! Invariant: no refusal is lost. One that finds no place for a row of its own is counted in a row
-//! that says less.
+//! Invariant: memory is bounded: [`MAX_BUCKETS`] buckets of about 150 bytes, and at most twice
+//! [`MAX_ROWS`] rows of about 1 KiB. Rows hold no arguments. Invariant: no refusal is lost. When
+//! the table is full, refusals are counted in a less specific row.
 
 use std::{collections::HashMap, num::NonZeroU32, time::Duration};
 
@@ -21,12 +19,12 @@ use toolcrib_core::{
 
 use crate::snapshot::Miss;
 
-/// Refusals of one principal with events of their own: more than a conformance suite or an agent
-/// that makes mistakes has.
+/// Separate events for refusals of one principal: more than a conformance suite or a faulty agent
+/// needs.
 const OF_PRINCIPAL: Rate = rate(20, 60, 100);
-/// Refusals of all principals of a tenant with events of their own.
+/// Separate events for refusals of all principals of a tenant.
 const OF_TENANT: Rate = rate(100, 60, 500);
-/// Refusals of callers without credentials on one route with events of their own.
+/// Separate events for refusals of callers without credentials on one route.
 const OF_ROUTE: Rate = rate(1, 1, 1);
 /// How long refusals are counted before the count is recorded.
 const WINDOW: u64 = 10_000_000_000;
@@ -61,15 +59,16 @@ pub(crate) struct Refusal {
 /// The subject of a refusal.
 #[derive(Clone)]
 pub(crate) enum RefusalSubject {
-    /// Something whose reason is known.
+    /// A subject with a known reason.
     Known {
         resource: Box<str>,
         reason: Box<str>,
         /// The scope that the caller does not have.
         missing: Option<Box<str>>,
     },
-    /// A name of no tool that the caller may use. Whether there is such a tool, and why the caller
-    /// may not use it, is decided when the refusal is recorded: a caller cannot feel it then.
+    /// A name that matches no tool of the caller. Whether such a tool exists, and why the caller
+    /// may not use it, is decided when the refusal is recorded, so that the response time does not
+    /// depend on it.
     Miss(Box<(Miss, Option<MissedCall>)>),
 }
 
@@ -97,7 +96,7 @@ struct Topic {
     principal: PrincipalId,
     action: Box<str>,
     resource: Box<str>,
-    /// `None` is decided when the row is recorded.
+    /// `None` if it is decided when the row is recorded.
     reason: Option<Box<str>>,
 }
 
@@ -131,8 +130,8 @@ pub(super) struct Refusals {
 // === impl Refusals ===
 
 impl Refusals {
-    /// Whether a refusal of `principal` gets events of its own. Takes one out of both buckets if
-    /// so.
+    /// Whether a refusal of `principal` gets separate events. If so, takes a token from both
+    /// buckets.
     pub(super) fn admit(&self, tenant: &TenantId, principal: &PrincipalId, now: u64) -> bool {
         let buckets = [
             (Bucket::Principal(tenant.clone(), principal.clone()), OF_PRINCIPAL),
@@ -141,12 +140,12 @@ impl Refusals {
         self.buckets.lock().take(buckets, now)
     }
 
-    /// The same for a caller without credentials.
+    /// Like [`admit`](Self::admit), for a caller without credentials.
     pub(super) fn admit_stranger(&self, route: &str, now: u64) -> bool {
         self.buckets.lock().take([(Bucket::Route(route.into()), OF_ROUTE)], now)
     }
 
-    /// Fills the buckets of `tenant`.
+    /// Refills the buckets of `tenant`.
     pub(super) fn reset(&self, tenant: &TenantId) {
         self.buckets.lock().arrivals.retain(|bucket, _| match bucket {
             Bucket::Tenant(of) | Bucket::Principal(of, _) => of != tenant,
@@ -159,7 +158,7 @@ impl Refusals {
         self.rows.lock().count(first, more, now);
     }
 
-    /// Takes out the rows that have been counted for long enough, or all.
+    /// Removes and returns the rows after their counting window, or all rows.
     pub(super) fn take(&self, now: u64, all: bool) -> Vec<Row> {
         let due = |row: &Row| all || now.saturating_sub(row.since) >= WINDOW;
         let mut rows = self.rows.lock();
@@ -176,7 +175,8 @@ impl Refusals {
 // === impl Buckets ===
 
 impl Buckets {
-    /// Takes one out of each of `wanted`, or out of none when one of them is empty.
+    /// Takes a token from every bucket in `wanted`, or fails without a change if one of them is
+    /// empty.
     fn take<const N: usize>(&mut self, wanted: [(Bucket, Rate); N], now: u64) -> bool {
         let mut next = Vec::with_capacity(N);
         for (bucket, rate) in wanted {
@@ -193,7 +193,7 @@ impl Buckets {
         true
     }
 
-    /// Whether `more` buckets fit. Only buckets that are full again are forgotten.
+    /// Whether `more` buckets fit. Only full buckets are forgotten.
     fn has_room(&mut self, more: usize, now: u64) -> bool {
         let full = |buckets: &Self| buckets.arrivals.len() + more > MAX_BUCKETS;
         if full(self) && now.saturating_sub(self.swept) >= SWEEP {
@@ -213,7 +213,7 @@ impl Rows {
         let first = first.of_several();
         let topic = Topic::of(&first);
         let Some(mut first) = self.add(topic, first, more, now) else { return };
-        // No caller has this id.
+        // Real callers never have this id.
         if let Ok(several) = PrincipalId::parse("-") {
             first.principal = several;
         }
@@ -225,7 +225,8 @@ impl Rows {
         self.put(topic, first, more, now);
     }
 
-    /// Counts in the row of `topic`; gives `first` back when there is none and no place for it.
+    /// Counts `first` in the row of `topic`; gives it back if the row is missing and the table is
+    /// full.
     fn add(&mut self, topic: Topic, first: Refusal, more: u64, now: u64) -> Option<Refusal> {
         let of_tenant = self.of.get(&first.tenant);
         let known = of_tenant.is_some_and(|rows| rows.contains_key(&topic));
@@ -233,7 +234,7 @@ impl Rows {
             let own = rows.keys().filter(|other| other.principal == topic.principal).count();
             (rows.len(), own)
         });
-        // The row that says less has a place of its own.
+        // The less specific row has a reserved place.
         let most = match topic.is_of_several() {
             true => MAX_ROWS_OF_PRINCIPAL + 1,
             false => MAX_ROWS_OF_PRINCIPAL,

@@ -1,8 +1,8 @@
 //! Searches of the record by time, principal, tool, source, type, status, run and ids.
 //!
 //! An index of columns finds the positions (`index`); the events themselves are read from the log.
-//! It is derived from the log, so nothing depends on it but the speed and the result of searches:
-//! verification and exports without conditions read the log.
+//! It is derived from the log, and only searches depend on it: verification and exports without
+//! conditions read the log.
 
 mod facts;
 mod index;
@@ -32,11 +32,11 @@ use self::{
 
 /// The most events of one page.
 pub const MAX_PAGE: usize = 1_000;
-/// Full segments that one step in the background stores. A segment takes about 50 ms.
+/// Full segments that one background step stores. A segment takes about 50 ms.
 const MOST_AT_ONCE: u64 = 4;
 /// The most events with a wanted id that a summary counts.
 const MOST_OF_IDS: usize = 20_000;
-/// How often one search reads a page of events in vain.
+/// How often one search may read a page of events without a result.
 const MAX_ROUNDS: usize = 32;
 
 /// Searches the record of a store.
@@ -45,7 +45,7 @@ pub struct EventSearch {
     log: std::sync::Arc<dyn EventLog>,
 }
 
-/// Which page of the matching events.
+/// Selects a page of the matching events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Page {
     /// The newest ones, before this position if there is one.
@@ -56,18 +56,18 @@ pub enum Page {
     Slowest,
 }
 
-/// An event that was found.
+/// An event in a search result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoundEvent {
-    /// The event. Its position is that in the log of the tenant if a tenant is searched.
+    /// The event. If a tenant is searched, its position is that in the log of the tenant.
     pub logged: LoggedEvent,
-    /// Its principal, or that of its cause; empty when there is none.
+    /// Its principal, or that of its cause; may be empty.
     pub principal: String,
-    /// The id of its tool, or of that of its cause; empty when there is none.
+    /// The id of its tool, or of that of its cause; may be empty.
     pub tool: String,
-    /// The status of a call that has returned; `denied` for a denial; else empty.
+    /// The status of a completed call; `denied` for a denial; otherwise empty.
     pub status: &'static str,
-    /// How many milliseconds a call ran that has returned.
+    /// The run time of a completed call, in milliseconds.
     pub run_time: Option<u32>,
 }
 
@@ -76,13 +76,13 @@ pub struct FoundEvent {
 pub struct FoundPage {
     /// In ascending position; with [`Page::Slowest`] the longest run time first.
     pub events: Vec<FoundEvent>,
-    /// With [`Page::Newest`]: where the page before this one ends; `None` at the beginning of the
-    /// record. The search may stop before it has found as many events as it may return.
+    /// With [`Page::Newest`]: the end of the previous page; `None` at the start of the record. The
+    /// search may stop before it has found as many events as it may return.
     pub before: Option<u64>,
-    /// With [`Page::After`]: where the next page begins. Everything up to here was searched.
+    /// With [`Page::After`]: the start of the next page. Everything up to here was searched.
     pub next: u64,
-    /// With [`Page::After`]: whether there may be more. With [`Page::Slowest`]: whether not all events
-    /// were searched, because there are too many.
+    /// With [`Page::After`]: whether there may be more. With [`Page::Slowest`]: whether the search
+    /// was incomplete, because there are too many events.
     pub more: bool,
 }
 
@@ -117,7 +117,7 @@ impl EventSearch {
         let of_run = self.positions_of_run(tenant, filter).await?;
         after = after.max(of_run.start);
         if order == Order::NewestFirst {
-            // Oldest first, the next page begins behind this one, and the run may go on.
+            // Oldest first, the next page starts here, and the run may continue.
             before = before.min(of_run.end);
         }
         let mut events: Vec<FoundEvent> = Vec::new();
@@ -130,7 +130,8 @@ impl EventSearch {
             let is_full = hits.rows.len() >= most;
             events.extend(self.read(&scope, hits.rows).await?);
             rounds += 1;
-            // Rows that only begin like the wanted id are left out, so there may be room for more.
+            // Rows that only share the start of the wanted id are left out, so there may be room
+            // for more.
             let again = visited.more && is_full && events.len() < limit && rounds < MAX_ROUNDS;
             match (order, visited.position.filter(|_| again)) {
                 (Order::NewestFirst, Some(position)) => before = position,
@@ -149,7 +150,7 @@ impl EventSearch {
         }
     }
 
-    /// Returns the `limit` calls that ran longest among those that match.
+    /// Finds the `limit` matching calls with the longest run times.
     async fn slowest(
         &self,
         tenant: Option<&TenantId>,
@@ -199,7 +200,7 @@ impl EventSearch {
             return Ok(Summary::empty(filter, buckets, now));
         };
         let mut filter = filter.clone();
-        // The parts of the time that was asked for, also before the first event.
+        // The parts of the requested time, even before the first event.
         let from = filter.from.unwrap_or(own.at);
         filter.from = Some(from.max(own.at));
         let to = *filter.to.get_or_insert(now + chrono::TimeDelta::seconds(1));
@@ -208,7 +209,7 @@ impl EventSearch {
         let scope = Scope {
             tenant: Some(tenant.clone()),
             filter,
-            // Events that retention has removed are not counted, although their segment may remain.
+            // Events removed by retention are not counted, although their segment may remain.
             after: own.position.saturating_sub(1).max(of_run.start),
             before: of_run.end,
         };
@@ -223,8 +224,8 @@ impl EventSearch {
         Ok(counting.visitor.finish(more))
     }
 
-    /// Returns the positions of the events of `scope` that match by their ids: the index has keys of ids,
-    /// which others can share, so the events are read. Also returns whether there may be more.
+    /// Finds the positions of the events of `scope` that match by their ids: different ids may
+    /// share a key of the index, so the events are read. Also returns whether there may be more.
     async fn decided_by_ids(
         &self,
         scope: &Scope,
@@ -241,7 +242,7 @@ impl EventSearch {
         Ok((wanted, visited.more))
     }
 
-    /// Stores the parts of the index that are missing in the store, slowly: call it every few seconds.
+    /// Stores missing parts of the index slowly: call it every few seconds.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -255,8 +256,8 @@ impl EventSearch {
         }
     }
 
-    /// Returns the positions before the first and after the last event of the run of `filter`, so that
-    /// only the segments between them are read. The log has an index of runs.
+    /// The positions before the first and after the last event of the run of `filter`, so that only
+    /// the segments between them are read. The log has an index of runs.
     async fn positions_of_run(
         &self,
         tenant: Option<&TenantId>,
@@ -280,7 +281,7 @@ impl EventSearch {
         })
     }
 
-    /// Returns the oldest event, of the whole log or of a tenant.
+    /// The oldest event, of the whole log or of a tenant.
     async fn first(&self, tenant: Option<&TenantId>) -> Result<Option<First>, StoreError> {
         let query = EventQuery {
             tenant: tenant.cloned(),
@@ -296,8 +297,8 @@ impl EventSearch {
         }))
     }
 
-    /// Reads the events of `rows` from the log. Without those that no longer exist, and those with other
-    /// ids than the wanted ones, which the index cannot tell apart.
+    /// Reads the events of `rows` from the log. Leaves out events that were removed, and events
+    /// whose ids only share their keys with the wanted ones.
     async fn read(&self, scope: &Scope, rows: Vec<Hit>) -> Result<Vec<FoundEvent>, StoreError> {
         let positions: Vec<u64> = rows.iter().map(|it| it.global).collect();
         if positions.is_empty() {
@@ -319,8 +320,8 @@ impl EventSearch {
     }
 }
 
-/// Whether the ids of an event fulfil one of the conditions of a term, whose other conditions are not
-/// fulfilled.
+/// Whether the ids of an event fulfil one of the conditions of a term whose other conditions
+/// failed.
 fn is_fulfilled_by_ids(term: &Term, logged: &LoggedEvent) -> bool {
     term.0.iter().any(|Condition { fact, is_negated }| {
         let found = match fact {
@@ -346,7 +347,7 @@ struct First {
     at: toolcrib_core::clock::Timestamp,
 }
 
-/// A row that was found.
+/// A matching row.
 struct Hit {
     position: u64,
     global: u64,
@@ -366,7 +367,7 @@ struct Hits {
 struct Longest {
     most: usize,
     hits: Vec<Hit>,
-    /// Calls that ran shorter are not among them.
+    /// Calls with a shorter run time are not among them.
     least: u32,
 }
 
@@ -420,7 +421,7 @@ impl Visitor for Hits {
     }
 }
 
-/// The rows that only their ids decide.
+/// Collects only the rows that depend on their ids.
 struct Undecided(Hits);
 
 impl Visitor for Undecided {
@@ -429,7 +430,7 @@ impl Visitor for Undecided {
     }
 }
 
-/// Passes on the rows that are decided, and those of the others with some positions.
+/// Passes on the decided rows, and of the others those with selected positions.
 struct Selected<V> {
     wanted: HashSet<u64>,
     visitor: V,

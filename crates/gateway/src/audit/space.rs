@@ -1,7 +1,7 @@
 //! The free disk space of the store.
 //!
-//! Invariant (I-18): while space is low, only calls that run are recorded, so that space remains
-//! for them: their two events, destinations, sessions, approvals and pins. Denials, refused calls
+//! Invariant (I-18): while space is low, only running calls are recorded: their two events,
+//! destinations, sessions, approvals and pins. This leaves space for them. Denials, refused calls
 //! (rate, quota, scopes, arguments, breakers) and requests without credentials are counted instead.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ impl Space {
         let free = match storage.free_space() {
             Ok(Some(free)) => free,
             Ok(None) => return,
-            // The last state stays in force.
+            // The last state stays in effect.
             Err(error) => {
                 tracing::warn!(%error, "the free space of the store cannot be read");
                 return;
@@ -44,7 +44,7 @@ impl Space {
                 free,
                 keep_free,
                 "the store is low on disk space: denials and refused calls are not recorded until \
-                 there is more; calls go on"
+                 there is more; calls continue"
             ),
             (true, false) => {
                 tracing::warn!(

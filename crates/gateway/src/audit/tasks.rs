@@ -2,9 +2,9 @@
 //! events and applying retention.
 //!
 //! Invariants:
-//! - no call waits for it (I-73): calls are recorded and run whatever is unavailable;
+//! - calls never wait for it (I-73): they are recorded and run whatever is unavailable;
 //! - a cursor moves after its delivery, and no event is removed before that;
-//! - only a log that continues the one that the witness names is signed (I-72).
+//! - a log is signed only if it continues the state in the witness (I-72).
 
 use std::{future::Future, sync::Arc};
 
@@ -22,8 +22,8 @@ use crate::{
     config::{ForwardConfig, RecordConfig},
 };
 
-/// Checkpoints that wait for a slow anchor. Only the last one of a tenant counts, so an anchor that
-/// has missed some reads the last ones from the store.
+/// Pending checkpoints for a slow anchor. Only the last one of a tenant counts, so an anchor that
+/// missed some reads the last ones from the store.
 const MAX_SIGNED: usize = 1024;
 
 /// The parts of an [`AuditTasks`].
@@ -34,7 +34,7 @@ pub struct Parts {
     pub signer: Arc<dyn CheckpointSigner>,
     /// The store of the last signed state.
     pub witness: Arc<dyn WitnessStore>,
-    /// Whether the key may be new. Then a store without checkpoints needs no witness, whatever
+    /// Whether the key may be new. If so, a store without checkpoints needs no witness, whatever
     /// events it has.
     pub key_may_be_new: bool,
     /// Builds deliveries to anchors and forwarders.
@@ -58,7 +58,7 @@ struct Task {
     task: toolcrib_tasks::Task,
 }
 
-/// A destination. A changed description makes another destination.
+/// A destination. A changed description is another destination.
 #[derive(Debug, Clone, PartialEq)]
 enum Outgoing {
     Anchor(usize, toolcrib_core::record::Destination),
@@ -72,7 +72,7 @@ impl AuditTasks {
     /// [`Gateway::start_audit`](crate::Gateway::start_audit).
     ///
     /// # Errors
-    /// A destination that can never work.
+    /// Fails if a destination can never work.
     pub(crate) async fn start(
         audit: &Audit,
         services: &Services,
@@ -103,7 +103,7 @@ impl AuditTasks {
         tasks.apply(config).await?;
         let (context, signed) = (Arc::clone(&tasks.context), tasks.signed.clone());
         let mut first = checkpoint::Signing::new(Arc::clone(&context), signed.clone());
-        // Before the first call: it would run on a store that is not the one that was signed.
+        // Before the first call, which could otherwise run on a store other than the signed one.
         first.check_all().await;
         let (first, config) = (parking_lot::Mutex::new(Some(first)), tasks.config.subscribe());
         let signing = tasks.start_task("signing".into(), move |end| {
@@ -115,11 +115,11 @@ impl AuditTasks {
         Ok(tasks)
     }
 
-    /// Takes over another configuration: unchanged destinations continue. On an error nothing
-    /// changes.
+    /// Applies another configuration: unchanged destinations continue. On an error the current one
+    /// stays.
     ///
     /// # Errors
-    /// A destination that can never work.
+    /// Fails if a destination can never work.
     pub async fn apply(&self, config: &RecordConfig) -> Result<(), String> {
         let anchors = config.anchors.iter().enumerate();
         let wanted = anchors
@@ -181,9 +181,8 @@ impl AuditTasks {
         Task { task: self.tasks.spawn(name, Policy::Forever, end.clone(), run), end }
     }
 
-    /// Signs every unsigned event, sends the checkpoints to the anchors, and ends every task. Does
-    /// not wait for an anchor or forwarder that does not answer: the next start continues from its
-    /// cursor.
+    /// Signs every unsigned event, sends the checkpoints to the anchors, and stops every task. Does
+    /// not wait for an unavailable anchor or forwarder: the next start continues from its cursor.
     pub async fn close(&self) {
         if let Some(signing) = self.signing.lock().await.take() {
             signing.end().await;

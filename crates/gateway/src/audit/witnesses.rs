@@ -1,11 +1,11 @@
 //! The witnesses of the other servers of a shared store.
 //!
-//! Each server saves its own witness in the store too, before it signs anything. So a server without
-//! files knows the last signed state. A server that remembers more than the store, after a lossy
-//! failover or an attack, makes every other server notice.
+//! Each server also saves its witness in the store, before it signs anything. So a server without
+//! files knows the last signed state. If a server remembers more than the store, after a lossy
+//! failover or an attack, every other server notices.
 //!
-//! Invariant (I-109): while the record contradicts the witness of any server, the log of that tenant is
-//! not signed; if something that a witness names is missing, no server runs a call.
+//! Invariant (I-109): while the record contradicts the witness of any server, the log of that
+//! tenant is not signed; if a part in a witness is missing, no server runs a call.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,7 +25,7 @@ use super::{
     continuity::{self, Break, break_of},
 };
 
-/// A witness in the store that does not count.
+/// The problem of an invalid witness in the store.
 pub(super) const FOREIGN: &str = "a witness in the store is not one of the signing key";
 
 /// The witnesses in the store, as far as this server knows them.
@@ -34,16 +34,16 @@ pub(super) struct Witnesses {
     store: Arc<dyn SharedWitnesses>,
     /// The witnesses of other servers that the record did not contradict, by server.
     compared: HashMap<String, Digest>,
-    /// The own witness in the store, and the monotonic time of its writing.
+    /// The witness of this server in the store, and the monotonic time of its writing.
     published: Option<(Digest, u64)>,
 }
 
 /// The result of a comparison with the witnesses of the other servers.
 #[derive(Default)]
 pub(super) struct Comparison {
-    /// The contradiction to one of them, by tenant.
+    /// Contradictions to one of them, by tenant.
     pub(super) contradicted: BTreeMap<TenantId, Break>,
-    /// Whether the whole log is shorter than one of them says.
+    /// Whether one of them has signed beyond the end of the whole log.
     pub(super) is_shorter: bool,
     /// Whether one of them has no valid signature of the signing key.
     pub(super) is_foreign: bool,
@@ -51,8 +51,8 @@ pub(super) struct Comparison {
     pub(super) later: Option<Witness>,
 }
 
-/// Merges `other` into `witness`: of each tenant, the later checkpoint counts. Returns whether that
-/// changed `witness`.
+/// Merges `other` into `witness`: for each tenant, the later checkpoint counts. Returns whether
+/// `witness` changed.
 pub(super) fn merge(witness: &mut Witness, other: &Witness) -> bool {
     let mut has_changed = witness.position < other.position;
     witness.position = witness.position.max(other.position);
@@ -91,8 +91,8 @@ impl Witnesses {
         Some(Self { context, store, compared: HashMap::new(), published: None })
     }
 
-    /// Returns the last state that any server has signed, for a server without a witness. `Err` says
-    /// why no witness counts.
+    /// The last state that any server has signed, for a server without a witness. `Err` is the
+    /// reason why no witness is valid.
     pub(super) async fn last_signed(
         &self,
     ) -> Result<Result<Option<Witness>, &'static str>, StoreError> {
@@ -108,8 +108,8 @@ impl Witnesses {
     }
 
     /// Compares the record with the witnesses of other servers that are new since the last
-    /// comparison, or that it contradicted then. Saves the own one, `text`, if the store does not
-    /// have it.
+    /// comparison, or contradicted the record then. Saves `text`, the witness of this server, if
+    /// the store does not have it.
     pub(super) async fn compare(
         &mut self,
         own: &Witness,
@@ -141,7 +141,7 @@ impl Witnesses {
         Ok(result)
     }
 
-    /// Returns whether the record agrees with `other`.
+    /// Whether the record agrees with `other`.
     async fn compare_one(
         &self,
         own: &Witness,
@@ -174,8 +174,8 @@ impl Witnesses {
         Ok(holds)
     }
 
-    /// Saves `text`, the own witness, in the store: after `interval` since the last time, or `now`.
-    /// Then removes the witnesses of dead servers, which it contains.
+    /// Saves `text`, the witness of this server, in the store: after `interval` since the last
+    /// time, or `now`. Then removes the witnesses of dead servers, which it contains.
     pub(super) async fn save(
         &mut self,
         text: &str,

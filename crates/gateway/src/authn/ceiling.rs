@@ -1,8 +1,8 @@
-//! The rights that claims of a token can give.
+//! Limits the rights that the claims of a token can give.
 //!
 //! Invariant (I-100): a claim gives scopes of tools of the token's tenant, and the scopes that the
-//! configuration lists for the issuer. It never gives a right that extends beyond the tenant, and no
-//! wildcard of the configuration covers a right beyond tools.
+//! configuration lists for the issuer. It never gives a right that extends beyond the tenant, and a
+//! wildcard of the configuration only covers rights on tools.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -54,7 +54,7 @@ impl ScopeUses {
         Self { tools, approvals }
     }
 
-    /// Returns those of `claimed` that a token of `issuer` has in `tenant`.
+    /// The part of `claimed` that a token of `issuer` has in `tenant`.
     pub(super) fn admitted(
         &self,
         issuer: &JwtConfig,
@@ -77,14 +77,14 @@ impl ScopeUses {
         claimed.iter().filter(is_admitted).cloned().collect()
     }
 
-    /// Returns whether a tool of `tenant` requires the scope `text`.
+    /// Whether a tool of `tenant` requires the scope `text`.
     fn is_of_tools(&self, text: &str, tenant: &TenantId) -> bool {
         self.tools.get(text).is_some_and(|tenants| tenants.iter().any(|it| it.admits(tenant)))
     }
 }
 
-/// Returns those of `claimed` that claims may give at all. Below a wildcard of a role or of an issuer, a
-/// token would otherwise name a right that the wildcard does not give.
+/// The part of `claimed` that claims may give at all. Otherwise a token could use the wildcard of a
+/// role or of an issuer to name a right that the wildcard does not give.
 pub(super) fn claimable(claimed: &[Grant]) -> Vec<Grant> {
     let may_be_claimed =
         |grant: &&Grant| RouteScope::named(grant.as_str()).is_none_or(RouteScope::may_be_claimed);

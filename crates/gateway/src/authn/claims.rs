@@ -15,12 +15,12 @@ use crate::config::ClaimPath;
 
 pub(super) type Claims = Map<String, Value>;
 
-/// Most roles that are taken from a token.
+/// Most roles to read from a token.
 const MAX_ROLES: usize = 256;
 
-/// When a token ends that is good at `now`, as far as the clocks are apart by no more than `skew`.
+/// The expiry of a token that is valid at `now`, if clocks differ by at most `skew`.
 ///
-/// `exp` has to be there. `nbf` and `iat`, where they are, must not be to come.
+/// `exp` is required. `nbf` and `iat` are optional, and must not be in the future.
 pub(super) fn end_of(
     claims: &Claims,
     now: Timestamp,
@@ -54,7 +54,7 @@ pub(super) fn moment(claims: &Claims, name: &str) -> Result<Option<Timestamp>, N
 pub(super) fn is_for<'a>(claims: &Claims, ours: impl IntoIterator<Item = &'a str>) -> bool {
     let theirs: Vec<&str> = match claims.get("aud") {
         Some(Value::String(one)) => vec![one],
-        // Anything but texts among them makes it something else than RFC 7519 describes.
+        // With other values than texts, the claim does not follow RFC 7519.
         Some(Value::Array(several)) => {
             several.iter().map(Value::as_str).collect::<Option<_>>().unwrap_or_default()
         }
@@ -63,7 +63,7 @@ pub(super) fn is_for<'a>(claims: &Claims, ours: impl IntoIterator<Item = &'a str
     ours.into_iter().any(|ours| theirs.contains(&ours))
 }
 
-/// Whether `aud` names several parties.
+/// Whether `aud` names several recipients.
 pub(super) fn is_for_several(claims: &Claims) -> bool {
     claims.get("aud").and_then(Value::as_array).is_some_and(|all| all.len() > 1)
 }

@@ -1,5 +1,4 @@
-//! The parts of a sign-in that issuers and the authenticator hold: the cached description of an
-//! issuer, the limits, and the errors.
+//! The cached description of an issuer, and the limits and errors of sign-ins.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -11,32 +10,32 @@ use toolcrib_core::{
 };
 use url::Url;
 
-/// Requests to issuers for sign-ins at the same time.
+/// Concurrent requests to issuers for sign-ins.
 const MAX_RUNNING: usize = 16;
-/// Sign-ins that may begin or end at once, and how many more each minute: the routes are public, and
-/// each request may cause one to the issuer.
+/// Sign-ins that may start or finish at once, and the additional ones per minute: the routes are
+/// public, and each request may cause one to the issuer.
 const BURST: u32 = 60;
 const PER_MINUTE: u32 = 120;
 
 /// Why a sign-in failed. `Display` is for the person who signs in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignInError {
-    /// No such issuer.
+    /// The issuer is unknown.
     #[error("sign-in with this identity provider is not configured")]
     NoIssuer,
-    /// Too many at once.
+    /// Too many concurrent sign-ins.
     #[error("too many people are signing in at this moment; try again soon")]
     Busy {
         /// When to try again.
         retry_after: Duration,
     },
-    /// No usable answer.
+    /// The issuer gave no usable response.
     #[error("the identity provider does not answer at this moment; try again later")]
     Unreachable,
-    /// Its description lacks something.
+    /// The issuer's description is incomplete or unsuitable.
     #[error("the identity provider cannot be used for sign-in: {0}")]
     Unsuitable(&'static str),
-    /// The code is not, or no longer, valid.
+    /// The code is invalid, used or expired.
     #[error("the sign-in took too long, or was already used; sign in again")]
     CodeExpired,
     /// Another error of the issuer.
@@ -75,8 +74,8 @@ pub(super) struct Endpoints {
     pub(super) names_issuer: bool,
 }
 
-/// The cached description of one issuer. Locked while it is fetched, so that one request is made for
-/// all who wait.
+/// The cached description of one issuer. Locked during a fetch, so that concurrent sign-ins share
+/// one request.
 #[derive(Default)]
 pub(super) struct Description(pub(super) tokio::sync::Mutex<Option<Fetched>>);
 
@@ -86,7 +85,7 @@ pub(super) struct Fetched {
     pub(super) until: u64,
 }
 
-/// Bounds the requests to issuers that strangers can cause.
+/// Limits the requests to issuers that anonymous callers can cause.
 pub(super) struct SignInLimits {
     running: Semaphore,
     arrival: Mutex<u64>,

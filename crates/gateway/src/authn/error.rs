@@ -6,10 +6,10 @@ pub enum AuthError {
     /// No credentials were presented.
     #[error("credentials are required: send `Authorization: Bearer <key>`")]
     Missing,
-    /// The credentials are not, or no longer, valid. The response does not say which.
+    /// The credentials are invalid, expired or revoked. The response does not say which.
     #[error("the credentials are not valid")]
     Invalid,
-    /// It is unclear which of several credentials counts.
+    /// The request has several credentials.
     #[error("the request has several credentials; send exactly one")]
     Ambiguous,
     /// Keys cannot be checked right now.

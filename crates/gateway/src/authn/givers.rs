@@ -1,7 +1,8 @@
-//! Who can give a role to a new key.
+//! The callers that can give a role to a new key.
 //!
-//! A key has only roles of its creator (I-61), so a new role is first given by callers with the scope `*`
-//! and by the operator of the machine. The right to change the configuration does not include that right.
+//! A key has only roles of its creator (I-61), so only callers with the scope `*` and the operator
+//! of the machine can give a new role first. The right to change the configuration does not include
+//! that right.
 
 use serde::Serialize;
 use toolcrib_core::{
@@ -13,10 +14,10 @@ use toolcrib_core::{
 use super::{Authenticator, manage::is_within};
 use crate::scopes::RouteScope;
 
-/// The most principals that are named.
+/// The most principals in a list.
 const MOST: usize = 10;
 
-/// Who can give a role to keys of the caller's tenant.
+/// The callers that can give a role to keys of the caller's tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoleGivers {
@@ -30,13 +31,14 @@ pub struct RoleGivers {
 }
 
 impl Authenticator {
-    /// Returns whether `caller` can make a key with the configured role `name`.
+    /// Returns whether `caller` can create a key with the configured role `name`.
     pub fn may_give(&self, caller: &Principal, name: &str) -> bool {
         let policy = self.inner.policy.load();
         policy.roles.get(name).is_some_and(|grants| gives(caller, name, grants))
     }
 
-    /// Returns who can give the role `name` with `grants`, which need not be configured yet.
+    /// Returns the callers that can give the role `name` with `grants`; the role may not be
+    /// configured yet.
     pub fn givers(&self, caller: &Principal, name: &str, grants: &[Grant]) -> RoleGivers {
         let may_list = RouteScope::KeysManage.is_held_by(caller);
         RoleGivers {
@@ -67,7 +69,7 @@ impl Authenticator {
     }
 }
 
-/// Returns whether `caller` can make keys with the role `name`, which has `grants`.
+/// Whether `caller` can create keys with the role `name` and its `grants`.
 fn gives(caller: &Principal, name: &str, grants: &[Grant]) -> bool {
     RouteScope::KeysManage.is_held_by(caller) && is_within(caller, &[name], &[], grants.iter())
 }

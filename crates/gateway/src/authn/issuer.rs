@@ -1,8 +1,9 @@
 //! One issuer of tokens and its keys.
 //!
-//! Keys are fetched at the start, every [`REFRESH`], and when a token names an unknown key: by one
-//! task at a time, with a pause after each attempt, however many tokens name unknown keys. While
-//! the issuer is unreachable, the last keys are trusted until they are `max_key_age` old.
+//! Keys are fetched at the start, every [`REFRESH`], and when a token names an unknown key. One
+//! task fetches them at a time, with a pause after each attempt, however many tokens name unknown
+//! keys. While the issuer is unreachable, the last keys are trusted until they are `max_key_age`
+//! old.
 
 use std::{
     collections::HashSet,
@@ -32,13 +33,13 @@ use crate::config::{JwtConfig, is_private_enough};
 
 /// The age at which keys are fetched again.
 const REFRESH: Duration = Duration::from_secs(10 * 60);
-/// Pause after an attempt that gave keys.
+/// Pause after a successful attempt.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Pauses after attempts that did not: from this, twice as long each time, up to that.
+/// Shortest and longest pause after failed attempts; it doubles each time.
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// How long an attempt may take, discovery included.
 const ATTEMPT: Duration = Duration::from_secs(8);
-/// Requests that may wait for one attempt; further ones fail at once.
+/// Requests that may wait for one attempt; further ones fail immediately.
 const MAX_WAITING: usize = 256;
 
 pub(super) struct Issuer {
@@ -56,25 +57,25 @@ pub(super) struct Issuer {
     changes: watch::Sender<u64>,
 }
 
-/// The keys, and when the issuer said so last.
+/// The keys, and the time of the issuer's last response.
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) keys: KeySet,
     pub(super) proofs: HashSet<[u8; 32]>,
-    /// Monotonic nanoseconds; `None` before the first answer.
+    /// Monotonic nanoseconds; `None` before the first response.
     confirmed_at: Option<u64>,
 }
 
 #[derive(Default)]
 struct Flight {
-    /// Closed when the attempt that is under way ends.
+    /// Closed at the end of the attempt in progress.
     running: Option<watch::Receiver<()>>,
     /// Monotonic nanoseconds before which no attempt is made.
     not_before: u64,
     failures: u32,
 }
 
-/// One of those who wait; it counts as long as it lives.
+/// A waiting request; it counts as long as it lives.
 struct Waiter<'a>(&'a AtomicUsize);
 
 impl Drop for Waiter<'_> {
@@ -106,7 +107,7 @@ impl Issuer {
         })
     }
 
-    /// The keys, unless they are too old to be believed.
+    /// The keys, unless they are too old to trust.
     pub(super) fn keys(&self) -> Option<Arc<Known>> {
         let known = self.known.load_full();
         let limit = self.config.max_key_age;
@@ -125,18 +126,18 @@ impl Issuer {
         }
     }
 
-    /// Fetches the keys, unless an attempt was made a moment ago, and waits for the result.
+    /// Fetches the keys, unless the last attempt was moments ago, and waits for the result.
     pub(super) async fn settle(self: &Arc<Self>) {
         let waiter = Waiter(&self.waiting);
         if waiter.0.fetch_add(1, Ordering::Relaxed) < MAX_WAITING
             && let Some(mut ended) = self.ask()
         {
-            // The attempt ends by itself; its end is all that can be heard.
+            // The attempt always finishes; only its end is signalled.
             while ended.changed().await.is_ok() {}
         }
     }
 
-    /// The attempt that is under way, or a new one if it is time for one.
+    /// The attempt in progress, or a new one if it is due.
     fn ask(self: &Arc<Self>) -> Option<watch::Receiver<()>> {
         let mut flight = self.flight.lock();
         if let Some(running) = &flight.running {
@@ -150,10 +151,10 @@ impl Issuer {
         flight.running = Some(ended.clone());
         drop(flight);
         let issuer = Arc::clone(self);
-        // In a task of its own: the request that needs the keys may be dropped.
+        // In a separate task: the request that needs the keys may be dropped.
         tokio::spawn(async move {
             let read = tokio::time::timeout(ATTEMPT, issuer.read(&*source));
-            // However the attempt ends, it is noted, so that there is another one.
+            // Every result is noted, even a panic, so that further attempts follow.
             let read = match AssertUnwindSafe(read).catch_unwind().await {
                 Ok(Ok(read)) => read,
                 Ok(Err(_late)) => Err("it takes too long to answer".to_owned()),
@@ -165,7 +166,7 @@ impl Issuer {
         Some(ended)
     }
 
-    /// Takes over the result of an attempt.
+    /// Applies the result of an attempt.
     fn note(&self, read: Result<KeySet, String>) {
         let now = self.clock.monotonic_nanos();
         let gave = read.is_ok();

@@ -1,7 +1,7 @@
 //! Public keys of issuers (RFC 7517, RFC 7518, RFC 8037).
 //!
-//! A key is bound to the algorithms of its type, so that no token can have it used as something
-//! else; keys that are not public, too small, or for another use are left out.
+//! A key is bound to the algorithms of its type, so that a token cannot choose another use of it.
+//! Keys that are private, too small, or for another use are left out.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ use toolcrib_core::json;
 use super::jws::{Jws, decoded};
 use crate::config::JwtAlgorithm;
 
-/// Most keys that are taken from one document.
+/// Most keys to read from one document.
 const MAX_KEYS: usize = 100;
 
 /// The keys of one document.
@@ -45,14 +45,14 @@ enum Material {
     Ed25519(Vec<u8>),
 }
 
-/// Why a document holds no keys.
+/// Why a document contains no usable keys.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadKeySet {
     #[error("it is not a JSON object with an array `keys`")]
     Shape,
     #[error("it has more than {MAX_KEYS} keys")]
     TooMany,
-    #[error("none of its keys can check a signature of the configured algorithms")]
+    #[error("it has no key for the configured algorithms")]
     Empty,
 }
 
@@ -60,16 +60,16 @@ pub(super) enum BadKeySet {
 pub(super) enum Found<'k> {
     /// This key signed it.
     Signed(&'k PublicKey),
-    /// It has a key of that name, which did not.
+    /// The set has a key of that name, which did not sign it.
     Forged,
-    /// It has no key of that name.
+    /// The set has no key of that name.
     Unknown,
 }
 
 // === impl KeySet ===
 
 impl KeySet {
-    /// Reads a document; of its keys those stay that can check one of `algorithms`.
+    /// Reads a document, and keeps the keys that can check one of `algorithms`.
     pub(super) fn read(document: &[u8], algorithms: &[JwtAlgorithm]) -> Result<Self, BadKeySet> {
         let document = json::parse_strict(document).map_err(|_| BadKeySet::Shape)?;
         let keys = document.get("keys").and_then(Value::as_array).ok_or(BadKeySet::Shape)?;
@@ -84,7 +84,7 @@ impl KeySet {
         }
     }
 
-    /// Which key signed `token`, with `algorithm`.
+    /// Finds the key that signed `token` with `algorithm`.
     pub(super) fn find(&self, token: &Jws<'_>, algorithm: JwtAlgorithm) -> Found<'_> {
         let suits = |key: &&PublicKey| key.algorithms.contains(&algorithm);
         let mut named = self.0.iter().filter(suits).filter(|key| match &token.kid {
@@ -92,8 +92,7 @@ impl KeySet {
             None => true,
         });
         let Some(key) = named.next() else { return Found::Unknown };
-        // Without a unique name every key would have to be tried, at the request of an
-        // unauthenticated client.
+        // Without unique names, an unauthenticated client could make the server try every key.
         if named.next().is_some() {
             return Found::Forged;
         }
@@ -112,12 +111,12 @@ impl KeySet {
 // === impl PublicKey ===
 
 impl PublicKey {
-    /// `None` for a key that is not ours to use.
+    /// Reads a key; `None` if it is unusable here.
     fn read(key: &Map<String, Value>, wanted: &[JwtAlgorithm]) -> Option<Self> {
         use JwtAlgorithm::{EdDsa, Es256, Es384, Es512, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
         let text = |name: &str| key.get(name).and_then(Value::as_str);
         let bytes = |name: &str| decoded(text(name)?).ok();
-        // Who publishes the private part has published it to everybody.
+        // A published private part makes the key worthless.
         if key.contains_key("d") || key.get("use").is_some_and(|usage| usage != "sig") {
             return None;
         }

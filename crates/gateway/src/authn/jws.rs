@@ -1,7 +1,7 @@
 //! Signed tokens in their compact form (RFC 7515, RFC 7519), before their signature is verified.
 //!
-//! Invariant (I-62): the members of a token that bring keys (`jku`, `jwk`, `x5u`, `x5c`) are never
-//! read, and `kid` is only compared.
+//! Invariant (I-62): the members of a token that contain keys (`jku`, `jwk`, `x5u`, `x5c`) are
+//! never read, and `kid` is only compared.
 
 use base64::{
     Engine as _,
@@ -11,12 +11,12 @@ use base64::{
 use serde_json::{Map, Value};
 use toolcrib_core::json;
 
-/// Longest token that is read, in bytes.
+/// Longest accepted token, in bytes.
 const MAX_TOKEN: usize = 16 << 10;
 /// Longest `kid`, in bytes.
 const MAX_KID: usize = 512;
 
-/// base64url as RFC 7515 wants it: one text for each value, so that a token has one digest.
+/// base64url as RFC 7515 requires it: one text for each value, so that a token has one digest.
 const STRICT: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new()
@@ -24,7 +24,7 @@ const STRICT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireNone),
 );
 
-/// A token, taken apart.
+/// A parsed token.
 pub(super) struct Jws<'t> {
     pub(super) algorithm: String,
     pub(super) kid: Option<String>,
@@ -34,22 +34,22 @@ pub(super) struct Jws<'t> {
     pub(super) signature: Vec<u8>,
 }
 
-/// The text is not a token, or is a token of a kind that is never accepted.
+/// The text is invalid, or a token of a rejected kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoToken;
 
-/// Whether `text` has the form of a token. No key has.
+/// Whether `text` has the form of a token. Keys never have it.
 pub(super) fn is_token(text: &str) -> bool {
     text.bytes().filter(|&byte| byte == b'.').count() == 2
 }
 
-/// Bytes in the one base64url spelling that they have.
+/// Decodes base64url in its only valid spelling.
 pub(super) fn decoded(text: &str) -> Result<Vec<u8>, NoToken> {
     STRICT.decode(text).map_err(|_| NoToken)
 }
 
 impl<'t> Jws<'t> {
-    /// Takes `text` apart.
+    /// Parses `text`.
     pub(super) fn read(text: &'t str) -> Result<Self, NoToken> {
         if text.len() > MAX_TOKEN {
             return Err(NoToken);
@@ -73,7 +73,7 @@ impl<'t> Jws<'t> {
         }
         let Some(Value::String(algorithm)) = header.get("alg") else { return Err(NoToken) };
         let claims = object(payload)?;
-        // A token that is bound to a further proof, which is not supported.
+        // A token with proof of possession, which is not supported.
         if claims.contains_key("cnf") {
             return Err(NoToken);
         }
@@ -87,8 +87,8 @@ impl<'t> Jws<'t> {
     }
 }
 
-/// Kinds of tokens that open doors (RFC 7519, RFC 9068), and not one that says something else under
-/// the same key, such as a logout.
+/// Whether tokens of this kind give access (RFC 7519, RFC 9068), unlike for example logout tokens
+/// under the same key.
 fn is_for_bearers(kind: &str) -> bool {
     let kind = kind.to_ascii_lowercase();
     ["jwt", "at+jwt"].contains(&kind.strip_prefix("application/").unwrap_or(&kind))

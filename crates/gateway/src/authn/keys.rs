@@ -1,4 +1,4 @@
-//! API keys as they are made.
+//! The creation of API keys.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use toolcrib_core::{
@@ -12,10 +12,10 @@ use toolcrib_core::{
 use super::digest;
 use crate::ids;
 
-/// Every key starts with this, so that scanners can find leaked ones.
+/// The start of every key, so that scanners can find leaked ones.
 pub const KEY_PREFIX: &str = "tc_";
 
-/// A key that has just been made: the only moment its text exists.
+/// A new key, the only place with its text.
 #[derive(Debug)]
 pub struct NewKey {
     /// The stored record.
@@ -37,14 +37,14 @@ pub struct KeyRequest {
     pub roles: Vec<String>,
     /// Scopes in addition to those of the roles.
     pub scopes: Vec<Grant>,
-    /// When it stops working.
+    /// When it expires.
     pub expires_at: Option<Timestamp>,
 }
 
-/// Makes a key: 256 random bits behind [`KEY_PREFIX`]. Nothing is stored yet.
+/// Creates a key without storing it: 256 random bits after [`KEY_PREFIX`].
 ///
 /// # Errors
-/// The operating system has no randomness to give.
+/// Fails if the operating system has no randomness.
 pub fn new_key(request: KeyRequest, now: Timestamp) -> Result<NewKey, getrandom::Error> {
     let mut bits = [0_u8; 32];
     getrandom::fill(&mut bits)?;
@@ -68,11 +68,11 @@ pub fn new_key(request: KeyRequest, now: Timestamp) -> Result<NewKey, getrandom:
     Ok(NewKey { record, text: Secret::new(text) })
 }
 
-/// Makes the key that follows `old`: the same principal with the same scopes and roles, for as long
-/// as `old` was made for, with the same makers. Nothing is stored yet.
+/// Creates the successor of `old` without storing it: with the same principal, scopes, roles,
+/// lifetime and makers.
 ///
 /// # Errors
-/// The operating system has no randomness to give.
+/// Fails if the operating system has no randomness.
 pub fn next_key(old: &KeyRecord, now: Timestamp) -> Result<NewKey, getrandom::Error> {
     let life = old.expires_at.map(|end| end - old.created_at);
     let request = KeyRequest {

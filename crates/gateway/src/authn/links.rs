@@ -1,4 +1,4 @@
-//! Links that sign in once, in the memory of this process.
+//! One-time sign-in links, in the memory of this process.
 
 use parking_lot::Mutex;
 use toolcrib_core::{clock::Timestamp, id::KeyId};
@@ -6,7 +6,7 @@ use toolcrib_core::{clock::Timestamp, id::KeyId};
 /// Links that can be open at the same time.
 const MAX_LINKS: usize = 16;
 
-/// The open links. The oldest of too many is dropped.
+/// The open links. If there are too many, the oldest is dropped.
 #[derive(Default)]
 pub(super) struct SignInLinks(Mutex<Vec<SignInLink>>);
 

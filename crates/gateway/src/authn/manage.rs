@@ -1,8 +1,8 @@
 //! Keys that callers create with the scope [`SCOPE`], in their own tenant.
 //!
-//! Invariant (I-61): a key gets scopes within the caller's own, roles that the caller has, and a
-//! principal that is new or the caller's own. Another principal needs [`IMPERSONATE`]. It expires no
-//! later than the credential of the caller, or than the configuration allows for a token.
+//! Invariant (I-61): a key gets only scopes and roles of its creator, and a principal that is new
+//! or the creator's. Another principal needs [`IMPERSONATE`]. It expires no later than the
+//! credential of the creator, or than the configuration allows for a token.
 //!
 //! Every change takes effect in this process before the response (I-63). `Gateway` records it.
 
@@ -24,17 +24,17 @@ use crate::scopes::RouteScope;
 /// The scope for managing the keys of a tenant.
 pub const SCOPE: &str = RouteScope::KeysManage.as_str();
 /// The scope, in addition to [`SCOPE`], for creating or rotating a key of another existing
-/// principal, or of a name that this program uses itself.
+/// principal, or of a reserved name.
 pub const IMPERSONATE: &str = RouteScope::KeysImpersonate.as_str();
-/// Principals of this program's own, in lower case, without punctuation: the operator at the
-/// machine, callers without credentials, and the system as it ends approvals. The empty one is `-`.
+/// Reserved principals, in lower case, without punctuation: the operator at the machine, callers
+/// without credentials, and the system when it closes approvals. The empty one is `-`.
 const RESERVED: [&str; 4] = ["", "operator", "anonymous", "coresystem"];
-/// Longest time for which a key and the one that follows it both work.
+/// Longest time for which a key and its successor both work.
 pub const MAX_OVERLAP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// Principals that can have had a hand in one key.
+/// Most principals behind one key.
 pub const MAX_MAKERS: usize = 64;
 
-/// Why nothing was done.
+/// Why a change of keys failed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The caller does not hold this scope: [`SCOPE`] or [`IMPERSONATE`].
@@ -49,36 +49,36 @@ pub enum KeyError {
     /// The key would have no permission.
     #[error("a key needs a role or a scope")]
     Nothing,
-    /// Its principal could be taken for one of a token.
+    /// The name of its principal is reserved for tokens.
     #[error("a principal with `|` is reserved for tokens; choose another name")]
     KeptForTokens,
-    /// It would end before it begins, or the overlap is too long.
+    /// The expiry is not in the future, or the overlap is too long.
     #[error("the time is not in the future, or further than 30 days for an overlap")]
     BadTime,
     /// It would work longer than the credential of its creator allows.
     #[error("the key would outlive the credential that creates it; it can expire at {} at the latest", moment(*.0))]
     Outlives(Timestamp),
-    /// No key of this id works in the caller's tenant.
+    /// The caller's tenant has no active key with this id.
     #[error("no active key with this id")]
     NoSuchKey,
-    /// Another key follows it already.
+    /// It already has a successor.
     #[error("another key follows this one already; rotate that one")]
     Followed,
-    /// It has passed through more than [`MAX_MAKERS`] hands.
-    #[error("too many have had a hand in this key; let the operator make one")]
+    /// More than [`MAX_MAKERS`] principals are behind it.
+    #[error("too many principals are behind this key; let the operator create one")]
     ManyHands,
     /// The system has no randomness.
-    #[error("no key can be made right now")]
+    #[error("a key cannot be created right now; try again later")]
     Randomness,
     /// The event of the change could not be stored.
     #[error("the change cannot be recorded")]
     Unrecorded,
-    /// The store does not answer.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A key as it is shown: everything but its digest.
+/// A key for display: without its digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the members of `KeyRecord`, as texts")]
@@ -117,24 +117,24 @@ impl From<&KeyRecord> for KeyInfo {
     }
 }
 
-/// A moment to the second.
+/// Formats a time to the second.
 pub fn moment(at: Timestamp) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-/// A key that is not stored yet.
+/// A key before it is stored.
 pub(crate) struct DraftedKey {
     pub(crate) key: NewKey,
     place: KeyPlace,
 }
 
-/// Among which keys a new one may be stored.
+/// The condition for storing a new key.
 enum KeyPlace {
-    /// Any.
+    /// Always.
     Any,
-    /// None of its principal.
+    /// Its principal has no other key.
     NewPrincipal,
-    /// In place of an active key that has no other successor; that one ends then.
+    /// An active key without another successor is replaced; it expires at `until`.
     After { old: KeyId, until: Timestamp },
 }
 
@@ -153,7 +153,7 @@ impl Authenticator {
         Ok(keys)
     }
 
-    /// Returns the key `request` for `caller`, which [`store_key`](Self::store_key) makes work.
+    /// Creates the key `request` for `caller`; it works after [`store_key`](Self::store_key).
     pub(crate) async fn draft_key(
         &self,
         caller: &Principal,
@@ -200,7 +200,7 @@ impl Authenticator {
         Ok(DraftedKey { key, place })
     }
 
-    /// Returns the key that follows the key `id`, which ends after `overlap`, and that end.
+    /// Creates the successor of the key `id`, and returns it with the end of the overlap.
     pub(crate) async fn draft_successor(
         &self,
         caller: &Principal,
@@ -225,7 +225,7 @@ impl Authenticator {
         Ok((DraftedKey { key, place }, old.expires_at.map_or(until, |end| end.min(until))))
     }
 
-    /// Stores a drafted key, which works when this returns.
+    /// Stores a drafted key. Afterwards the key works.
     pub(crate) async fn store_key(&self, drafted: &DraftedKey) -> Result<(), KeyError> {
         let (keys, record) = (&self.inner.keys, drafted.key.record.clone());
         match &drafted.place {
@@ -252,7 +252,7 @@ impl Authenticator {
         found.ok_or(KeyError::NoSuchKey)
     }
 
-    /// Revokes a key, which works no more when this returns.
+    /// Revokes a key, with immediate effect.
     pub(crate) async fn store_revocation(&self, id: &KeyId) -> Result<Timestamp, KeyError> {
         let now = self.inner.clock.now();
         if !self.inner.keys.revoke(id, now).await? {
@@ -262,7 +262,7 @@ impl Authenticator {
         Ok(now)
     }
 
-    /// Requires that `caller` has every one of `roles` and `scopes`, and that the roles exist.
+    /// Requires that `caller` has all of `roles` and `scopes`, and that the roles exist.
     fn check_within(
         &self,
         caller: &Principal,
@@ -281,17 +281,16 @@ impl Authenticator {
         }
     }
 
-    /// Whether `caller` may have a key of `principal` with `roles`, although that principal exists:
-    /// with the scope for that, or as itself with the roles it comes with. Limits are of principals
-    /// and roles, so other roles would be other limits.
+    /// Whether `caller` may have a key of the existing `principal` with `roles`: with the scope for
+    /// that, or as itself with its current roles. Limits belong to principals and roles, so other
+    /// roles would have other limits.
     fn may_act_as(&self, caller: &Principal, principal: &PrincipalId, roles: &[String]) -> bool {
         let sorted = |roles: &[String]| roles.iter().cloned().collect::<BTreeSet<_>>();
         let itself = caller.id == *principal && sorted(&caller.roles) == sorted(roles);
         itself || RouteScope::KeysImpersonate.is_held_by(caller)
     }
 
-    /// Whether `principal` is a name that this program uses itself, resembles one, or could be the
-    /// name of a token.
+    /// Whether `principal` is a reserved name, resembles one, or could be the name of a token.
     fn is_reserved(&self, principal: &PrincipalId, tenant: &TenantId) -> bool {
         let letters = principal.as_str().chars().filter(char::is_ascii_alphanumeric);
         let plain: String =
@@ -302,11 +301,11 @@ impl Authenticator {
 }
 
 impl Authenticator {
-    /// The caller of a valid key of `principal` in `tenant`; with `key`, of that key. Does not
+    /// Returns the caller of a valid key of `principal` in `tenant`, or of the key `key`. Does not
     /// count as a use of the key.
     ///
     /// # Errors
-    /// [`UnknownHolder`]: no key exists, or several keys have different grants.
+    /// [`UnknownHolder`] if the key is missing, or several keys have different grants.
     pub fn holder_of(
         &self,
         tenant: &TenantId,
@@ -338,10 +337,10 @@ impl Authenticator {
     }
 }
 
-/// Why it is not known as whom a principal would come.
+/// Why a principal's effective scopes are unknown or ambiguous.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownHolder {
-    /// It has no valid key in the tenant.
+    /// The tenant has no valid key of it.
     #[error("no active key of this principal")]
     NoKey,
     /// Its keys have different scopes or roles.
@@ -349,8 +348,8 @@ pub enum UnknownHolder {
     Several(Vec<KeyId>),
 }
 
-/// Returns the answer of a store with `keys` to a rotation of `old`. Callers check it first, because the
-/// event of a new key is stored before the key.
+/// Predicts the result of rotating `old` in a store with `keys`. Callers check it first, because
+/// the event of a new key is stored before the key.
 pub fn rotation(keys: &[KeyRecord], old: &KeyRecord, now: Timestamp) -> KeyRotation {
     let follows = |key: &KeyRecord| key.replaces.as_ref() == Some(&old.id);
     if keys.iter().any(|key| follows(key) && key.revoked_at.is_none()) {
@@ -370,7 +369,7 @@ fn rotated(rotation: KeyRotation) -> Result<(), KeyError> {
     }
 }
 
-/// When an overlap of `overlap` from `now` on ends; `None` when it is too long.
+/// Returns the end of an overlap that starts at `now`; `None` if it is too long.
 pub fn end_of_overlap(now: Timestamp, overlap: Duration) -> Option<Timestamp> {
     if overlap > MAX_OVERLAP {
         return None;
@@ -380,7 +379,7 @@ pub fn end_of_overlap(now: Timestamp, overlap: Duration) -> Option<Timestamp> {
 
 /// Adds `caller`, and the makers of its key, to the makers of `key` (I-65).
 fn hand_over(caller: &Principal, key: &mut KeyRecord) -> Result<(), KeyError> {
-    // The operator is not part of a tenant, and takes no part in its approvals.
+    // The operator is outside of tenants, and takes no part in their approvals.
     if caller.auth == AuthMethod::Operator {
         return Ok(());
     }
@@ -392,8 +391,8 @@ fn hand_over(caller: &Principal, key: &mut KeyRecord) -> Result<(), KeyError> {
     if key.makers.len() > MAX_MAKERS { Err(KeyError::ManyHands) } else { Ok(()) }
 }
 
-/// Returns whether `caller` has every one of `roles` and `scopes`; `granted` are the grants of the roles.
-/// Roles are compared by name, because approvals and quotas depend on the role itself and not on the
+/// Whether `caller` has all of `roles` and `scopes`; `granted` are the grants of the roles. Roles
+/// are compared by name, because approvals and quotas depend on the role itself and not on the
 /// scopes it grants.
 pub(super) fn is_within<'a>(
     caller: &Principal,
@@ -404,7 +403,7 @@ pub(super) fn is_within<'a>(
     let has_role = |role: &str| caller.roles.iter().any(|it| it == role);
     let everything = Grant::parse("*").is_ok_and(|all| caller.scopes.includes(&all));
     // The caller may have a grant without all the scopes that it gives to a key: `*` does not give
-    // the scopes that must be named, and no token gives what claims may not.
+    // scopes that require their exact name, and a token never gives what claims may not.
     let is_withheld = |scope: &RouteScope| {
         !scope.may_be_claimed()
             && !scope.is_held_by(caller)

@@ -1,12 +1,13 @@
 //! Browser sessions: a person stays signed in without a key in the browser.
 //!
-//! Invariant (I-112): a session stands for the credential that made it. Each request has the rights of
-//! that credential at that moment, and none after it ends. A session never makes another session.
+//! Invariant (I-112): a session represents the credential that created it. Each request has the
+//! current rights of that credential, and fails after it expires. A session never creates another
+//! session.
 //!
-//! The secret has two halves: a cookie that scripts cannot read, and a text that the page sends in a
-//! header and keeps in storage of its own origin. Browsers send cookies to other ports of a host and
-//! with requests of other sites, but never the header. The store has one digest over both halves and
-//! the origin, so that neither half alone, nor both at another origin, identify a session.
+//! The secret has two halves: a cookie that scripts cannot read, and a text that the page sends in
+//! a header and keeps in the storage of its origin. Browsers send cookies also to other ports of a
+//! host and with requests of other sites, but never the header. The store has one digest over both
+//! halves and the origin, so a session requires both halves at that origin.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,13 +28,13 @@ use super::{
 };
 use crate::{ids, scopes::RouteScope};
 
-/// The sessions of one principal that have not expired, ended ones included. It bounds the rows that a
-/// caller can create.
+/// Limit on the unexpired sessions of one principal, closed ones included. It bounds the rows that
+/// a caller can create.
 pub const MAX_SESSIONS: usize = 256;
 /// The characters of 256 bits in base64url.
 const SECRET_CHARACTERS: usize = 43;
 
-/// A session that has just been made: the only moment its secrets exist.
+/// A new session, the only place with its secrets.
 #[derive(Debug)]
 pub struct NewSession {
     /// The stored record.
@@ -64,11 +65,11 @@ pub struct SessionRequest {
     pub origin: String,
     /// The browser, in a few fixed words.
     pub browser: String,
-    /// How long it lasts at most.
+    /// Its longest lifetime.
     pub lifetime: Duration,
 }
 
-/// Why no session was made or ended.
+/// Why a session was not created or closed.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The configuration allows no sessions.
@@ -79,10 +80,10 @@ pub enum SessionError {
         "a session needs a key or a token in `Authorization`, and is not made from another session"
     )]
     NoCredential,
-    /// The principal has [`MAX_SESSIONS`].
+    /// The principal already has [`MAX_SESSIONS`].
     #[error("this principal has too many sessions; try again when some have expired")]
     TooMany,
-    /// The caller may not end a session of this id, or there is none.
+    /// The session is unknown, or the caller may not close it.
     #[error("no active session with this id")]
     NoSuchSession,
     /// The link is unknown, used or expired.
@@ -92,29 +93,29 @@ pub enum SessionError {
     #[error("the sign-in could not be recorded and was refused")]
     Unrecorded,
     /// The system has no randomness.
-    #[error("no session can be made right now")]
+    #[error("a session cannot be created right now; try again later")]
     Randomness,
-    /// The store does not answer.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A session as it is shown.
+/// A session for display.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionInfo {
-    /// Its id, which is no secret.
+    /// Its id, which is public.
     pub id: String,
     /// The tenant of the principal.
     pub tenant: String,
-    /// Who is signed in.
+    /// The signed-in principal.
     pub principal: String,
     /// The browser, in a few fixed words.
     pub browser: String,
-    /// The key that the session stands for.
+    /// The key behind the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_id: Option<String>,
-    /// The issuer of the token that the session stands for.
+    /// The issuer of the token behind the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
     /// When the person signed in.
@@ -185,7 +186,7 @@ impl Authenticator {
         }
     }
 
-    /// Makes a session for `caller` without storing it.
+    /// Creates a session for `caller` without storing it.
     pub(crate) fn new_session(
         &self,
         caller: &Principal,
@@ -238,7 +239,7 @@ impl Authenticator {
         Ok(NewSession { record, cookie, page, expires_at: end })
     }
 
-    /// Stores a session; it works when this returns.
+    /// Stores a session. Afterwards it works.
     pub(crate) async fn store_session(&self, session: &NewSession) -> Result<(), StoreError> {
         self.inner.keys.insert(session.record.clone()).await?;
         self.refresh().await;
@@ -248,7 +249,7 @@ impl Authenticator {
     /// Returns the active sessions of `caller`, and of its whole tenant if it may manage keys.
     ///
     /// # Errors
-    /// The store does not answer.
+    /// Fails if the store fails.
     pub async fn sessions_of(&self, caller: &Principal) -> Result<Vec<KeyRecord>, SessionError> {
         let mut keys = self.inner.keys.list().await?;
         let now = self.inner.clock.now();
@@ -263,7 +264,7 @@ impl Authenticator {
         Ok(keys)
     }
 
-    /// Ends the session `id` and returns it; it is over when this returns.
+    /// Closes the session `id`, with immediate effect, and returns it.
     pub(crate) async fn end_session(
         &self,
         caller: &Principal,
@@ -280,11 +281,11 @@ impl Authenticator {
         Ok((session, now))
     }
 
-    /// Returns the secret of a link that signs in once with the key of `text`, within `lifetime`.
-    /// Only its digest stays in memory. The oldest of too many links is dropped.
+    /// Creates a link that signs in once with the key of `text`, within `lifetime`, and returns its
+    /// secret. Only the digest stays in memory. If there are too many links, the oldest is dropped.
     ///
     /// # Errors
-    /// The key is not valid, or the system has no randomness.
+    /// Fails if the key is invalid, or the system has no randomness.
     pub fn new_sign_in_link(&self, text: &str, lifetime: Duration) -> Result<Secret, SessionError> {
         let holder = self.authenticate(text).map_err(|_| SessionError::NoCredential)?;
         let key = holder.auth.key().ok_or(SessionError::NoCredential)?.clone();
@@ -296,7 +297,7 @@ impl Authenticator {
         Ok(Secret::new(secret))
     }
 
-    /// Returns the principal of the link with `secret`. The link is used up.
+    /// Uses up the link with `secret`, and returns its principal.
     pub(crate) fn use_sign_in_link(&self, secret: &str) -> Result<Arc<Principal>, SessionError> {
         let key = self.inner.links.take(digest(secret), self.inner.clock.now());
         let key = key.ok_or(SessionError::NoSuchLink)?;
@@ -305,8 +306,7 @@ impl Authenticator {
 }
 
 impl Inner {
-    /// Returns the principal of the session that `find` returns, with the rights that its credential
-    /// has now.
+    /// The principal of the session that `find` selects, with the current rights of its credential.
     pub(super) fn session_holder(
         &self,
         find: impl FnOnce(&Table) -> Option<Arc<Known>>,
@@ -329,7 +329,7 @@ impl Inner {
     }
 }
 
-/// Whether `caller` may see and end `key`, a session.
+/// Whether `caller` may see and close the session `key`.
 fn may_end(caller: &Principal, key: &KeyRecord) -> bool {
     key.session.is_some()
         && key.tenant == caller.tenant

@@ -1,10 +1,10 @@
 //! Sign-in of a person with an issuer: the authorization code flow with PKCE, as a public client.
 //!
-//! The browser keeps everything that belongs to one sign-in (state, nonce, verifier), so nothing is
-//! stored here. This module builds the address at which a sign-in begins, and exchanges its code.
+//! The browser keeps the state of a sign-in (state, nonce, verifier); the server stores no part of
+//! it. This module builds the address for the start of a sign-in, and exchanges its code.
 //!
 //! Invariant: a token leaves this module only after it was verified like the token of any request.
-//! The ID token proves only that the answer belongs to the browser's request (its nonce).
+//! The ID token only proves that the response belongs to the browser's request (its nonce).
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,10 +27,10 @@ use super::{
 };
 use crate::config::{JwtAlgorithm, JwtConfig, SignInConfig, is_private_enough};
 
-/// How long the description of an issuer is used, and how long a failure to fetch it.
+/// How long the description of an issuer is cached; also for a failed fetch.
 const FRESH: Duration = Duration::from_secs(10 * 60);
 const FAILED: Duration = Duration::from_secs(3);
-/// Longest text of an issuer that is passed on.
+/// Longest shown text of an issuer.
 const MAX_TEXT: usize = 300;
 /// Longest access token, as for requests.
 const MAX_TOKEN: usize = 16 << 10;
@@ -49,9 +49,9 @@ pub struct SignInIssuer {
 pub struct SignInRequest<'a> {
     /// The issuer, as in `iss`.
     pub issuer: &'a str,
-    /// Returned by the issuer, so that the browser knows the answer to its own request.
+    /// The issuer repeats it, so that the browser recognizes the response to its request.
     pub state: &'a str,
-    /// Returned in the ID token.
+    /// The ID token repeats it.
     pub nonce: &'a str,
     /// The SHA-256 of the verifier.
     pub challenge: &'a str,
@@ -59,12 +59,12 @@ pub struct SignInRequest<'a> {
     pub redirect_uri: &'a str,
 }
 
-/// The address at which a sign-in begins.
+/// The address for the start of a sign-in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignInAddress {
     /// The address.
     pub url: String,
-    /// Whether the issuer's answer names the issuer (RFC 9207).
+    /// Whether the issuer's response names the issuer (RFC 9207).
     pub names_issuer: bool,
 }
 
@@ -83,7 +83,7 @@ pub struct CodeExchange<'a> {
     pub redirect_uri: &'a str,
 }
 
-/// The verified result of a sign-in. It has no `Debug`, because it holds a token.
+/// The verified result of a sign-in. It has no `Debug`, because it contains a token.
 pub struct SignedIn {
     /// The token, which authenticates requests.
     pub token: String,
@@ -107,7 +107,7 @@ impl Authenticator {
             .collect()
     }
 
-    /// Returns the address at which a sign-in begins.
+    /// Returns the address for the start of a sign-in.
     pub async fn begin_sign_in(
         &self,
         request: SignInRequest<'_>,
@@ -130,7 +130,7 @@ impl Authenticator {
         let _permit = self.inner.sign_ins.admit(&*self.inner.clock)?;
         let finished = self.exchange(&issuer, &exchange).await;
         if let Err(problem) = &finished {
-            // Neither the code nor a token is part of a problem.
+            // Problems contain neither the code nor a token.
             tracing::warn!(issuer = exchange.issuer, code = problem.code(), %problem, "sign-in failed");
         }
         finished
@@ -173,7 +173,7 @@ impl Authenticator {
         found.cloned().ok_or(SignInError::NoIssuer)
     }
 
-    /// Returns whether `text` is an ID token of `issuer` for the request with `nonce`.
+    /// Whether `text` is an ID token of `issuer` for the request with `nonce`.
     async fn proves(&self, issuer: &Arc<Issuer>, client: &str, text: &str, nonce: &str) -> bool {
         let now = self.inner.clock.now();
         match is_proof(issuer, client, text, nonce, now) {
@@ -186,7 +186,7 @@ impl Authenticator {
     }
 }
 
-/// Returns whether `text` is an ID token for the request with `nonce`; `None` if the key is unknown.
+/// Whether `text` is an ID token for the request with `nonce`; `None` if the key is unknown.
 fn is_proof(
     issuer: &Issuer,
     client: &str,
@@ -217,7 +217,7 @@ fn is_proof(
     }
 }
 
-/// Returns why the valid answer of an issuer has an invalid token.
+/// The reason why a valid response of an issuer contains an invalid token.
 fn reason(config: &JwtConfig, token: &str) -> SignInError {
     let Ok(read) = Jws::read(token) else { return SignInError::OpaqueToken };
     match claims::is_for(&read.claims, config.audiences.iter().map(String::as_str)) {
@@ -258,7 +258,7 @@ fn form(config: &SignInConfig, exchange: &CodeExchange<'_>) -> String {
     form.finish()
 }
 
-/// Reads the answer of a token endpoint (RFC 6749, section 5).
+/// Reads the response of a token endpoint (RFC 6749, section 5).
 fn read(answer: &FormAnswer) -> Result<Map<String, Value>, SignInError> {
     let body = json::parse_strict(&answer.body).ok();
     let Some(Value::Object(body)) = body else { return Err(SignInError::Unreachable) };
@@ -276,7 +276,7 @@ fn read(answer: &FormAnswer) -> Result<Map<String, Value>, SignInError> {
     }
 }
 
-/// Returns a text of an issuer without invisible characters, and bounded.
+/// Bounds a text of an issuer, and removes invisible characters.
 fn shown(said: &str) -> String {
     let end = said.floor_char_boundary(MAX_TEXT);
     text::seen(said.get(..end).unwrap_or_default()).replace(['\n', '\r', '\t'], " ")
@@ -290,7 +290,7 @@ fn host(config: &JwtConfig) -> String {
 // === impl Issuer ===
 
 impl Issuer {
-    /// Returns the addresses of a sign-in.
+    /// The addresses of a sign-in.
     async fn endpoints(&self) -> Result<Endpoints, SignInError> {
         let mut cached = self.description.0.lock().await;
         let now = self.clock.monotonic_nanos();
@@ -317,7 +317,7 @@ impl Issuer {
         };
         let listed = |name: &str, wanted: &str| match document.get(name) {
             Some(Value::Array(values)) => values.iter().any(|value| value == wanted),
-            // An absent list says nothing.
+            // An absent list leaves it open.
             _ => true,
         };
         if !listed("code_challenge_methods_supported", "S256") {

@@ -1,7 +1,7 @@
 //! The keys in memory, by digest and by id.
 //!
-//! A change touches its own keys, so that creating ten thousand keys one by one costs ten thousand
-//! insertions. A reader locks one of several parts for the time of a look-up.
+//! A change only touches its keys: creating ten thousand keys one by one costs ten thousand
+//! insertions. A reader locks one of several parts during a look-up.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,7 +20,7 @@ use toolcrib_core::{
 
 use super::roles::{Rights, rights};
 
-/// The parts of a map. With more keys a part grows seldom, and growing locks it for longest.
+/// The parts of a map. Growing locks a part for longest; with more keys a part grows rarely.
 const PARTS: usize = 16;
 
 type Roles = BTreeMap<String, Vec<Grant>>;
@@ -37,13 +37,13 @@ struct Parts<K> {
     hasher: RandomState,
 }
 
-/// A key, without its text and what only people read of it.
+/// A key without its text and the fields for display.
 pub(super) struct Known {
     pub(super) id: KeyId,
-    /// For a session: whose it is and the credential that it stands for, without rights.
+    /// For a session: its principal and the credential behind it, without rights.
     pub(super) principal: Arc<Principal>,
     digest: [u8; 32],
-    /// Its roles, those included that are not configured.
+    /// Its roles, unconfigured ones included.
     roles: Box<[String]>,
     /// Scopes in addition to those of its roles.
     scopes: Box<[Grant]>,
@@ -52,7 +52,7 @@ pub(super) struct Known {
     pub(super) used: Arc<Used>,
 }
 
-/// When a key was used last, in milliseconds of 1970; 0 when it was not.
+/// The last use of a key, in milliseconds of 1970; 0 if unused.
 #[derive(Default)]
 pub(super) struct Used {
     pub(super) seen: AtomicI64,
@@ -63,7 +63,7 @@ pub(super) struct Used {
 pub(super) enum News {
     /// All keys.
     Whole(Vec<KeyRecord>),
-    /// Those that changed.
+    /// The changed keys.
     Changed(Vec<KeyRecord>),
 }
 
@@ -78,13 +78,12 @@ impl Table {
         self.by_id.get(id)
     }
 
-    /// Returns every key, in any order.
     pub(super) fn all(&self) -> Vec<Arc<Known>> {
         let parts = self.by_digest.parts.iter();
         parts.flat_map(|part| part.read().values().cloned().collect::<Vec<_>>()).collect()
     }
 
-    /// Takes over keys that are new or have changed.
+    /// Adds new and changed keys.
     pub(super) fn put(&self, records: Vec<KeyRecord>, roles: &Roles) {
         for record in records {
             let used = self.by_digest(&record.digest).map(|known| Arc::clone(&known.used));
@@ -92,7 +91,7 @@ impl Table {
         }
     }
 
-    /// Returns a table of `records`, with the uses that this one has noted.
+    /// Returns a table of `records`, with the uses noted in this one.
     pub(super) fn replaced(&self, records: Vec<KeyRecord>, roles: &Roles) -> Self {
         let table = Self::default();
         for record in records {
@@ -102,7 +101,7 @@ impl Table {
         table
     }
 
-    /// Returns the same keys with what `roles` grant.
+    /// Returns the same keys with the grants of `roles`.
     pub(super) fn granting(&self, roles: &Roles) -> Self {
         let table = Self::default();
         for known in self.all() {
@@ -123,7 +122,7 @@ impl Table {
         table
     }
 
-    /// Removes the sessions that have expired at `now`; there is one for each sign-in.
+    /// Removes the sessions that have expired at `now`; every sign-in creates one.
     pub(super) fn forget_sessions(&self, now: Timestamp) {
         let is_kept =
             |known: &Known| !known.is_session() || known.expires_at.is_none_or(|end| now < end);
@@ -201,12 +200,11 @@ impl Known {
         }
     }
 
-    /// Returns whether it is a browser session and no key.
+    /// Whether it is a browser session instead of a key.
     pub(super) fn is_session(&self) -> bool {
         self.principal.session.is_some()
     }
 
-    /// Returns whether the key works at `now`.
     pub(super) fn is_valid(&self, now: Timestamp) -> bool {
         !self.revoked && self.expires_at.is_none_or(|end| now < end)
     }

@@ -27,17 +27,17 @@ use super::{
 };
 use crate::config::{Config, JwtAlgorithm, JwtConfig, SharedJwtConfig};
 
-/// Verified tokens that are remembered, and the bytes that they may take.
+/// Most cached tokens, and their most bytes.
 const REMEMBERED: usize = 10_000;
 const REMEMBERED_BYTES: u64 = 32 << 20;
-/// Longest that a token with a shared secret may have left.
+/// Longest remaining lifetime of a token with a shared secret.
 const SHARED_LIFE: Duration = Duration::from_secs(15 * 60);
-/// How far the clocks of those who share a secret may be apart.
+/// Accepted clock difference for tokens with a shared secret.
 const SHARED_SKEW: Duration = Duration::from_secs(30);
-/// The issuer name of tokens that are signed with a shared secret.
+/// The issuer name of tokens signed with a shared secret.
 const SHARED: &str = "otc";
 
-/// Everything that decides about tokens under one configuration.
+/// The state for judging tokens under one configuration.
 pub(super) struct Tokens {
     issuers: Vec<Arc<Issuer>>,
     uses: ScopeUses,
@@ -66,11 +66,11 @@ struct Shared {
 
 /// The result for a token without a request to its issuer.
 pub(super) enum Verdict {
-    /// Whose it is.
+    /// The principal of the token.
     Holder(Arc<Principal>),
     /// The token is invalid.
     Refused,
-    /// The keys of this issuer have to be fetched first.
+    /// The keys of this issuer must be fetched first.
     Open(Arc<Issuer>),
 }
 
@@ -104,19 +104,19 @@ impl Tokens {
         &self.issuers
     }
 
-    /// Fetches the keys of issuers that are due.
+    /// Fetches the due keys of issuers.
     pub(super) fn refresh_if_due(&self) {
         for issuer in &self.issuers {
             issuer.refresh_if_due();
         }
     }
 
-    /// Whose token `text` is, at `now`.
+    /// Judges the token `text` at `now`.
     pub(super) fn judge(&self, text: &str, shared: bool, roles: &Roles, now: Timestamp) -> Verdict {
         let digest: [u8; 32] = Sha256::digest(text.as_bytes()).into();
         if let Some(principal) = self.verified.get(&digest)
             && let AuthMethod::Jwt(token) = &principal.auth
-            // Those with a shared secret are worth something on their mounts only.
+            // Those with a shared secret are only valid on their mounts.
             && (shared || token.issuer != SHARED)
         {
             match self.holds(token, now) {
@@ -134,7 +134,7 @@ impl Tokens {
         verdict
     }
 
-    /// Whether a token could be of the principal `id` of `tenant`.
+    /// Whether a token could have the principal `id` of `tenant`.
     pub(super) fn could_name(&self, id: &PrincipalId, tenant: &TenantId) -> bool {
         let issued = |issuer: &Arc<Issuer>| {
             let config = &issuer.config;
@@ -148,7 +148,7 @@ impl Tokens {
         self.issuers.iter().any(issued) || self.shared.as_ref().is_some_and(shared)
     }
 
-    /// Returns `principal`, which presented `token`, with its current roles and scopes.
+    /// Returns `principal`, the holder of `token`, with its current roles and scopes.
     pub(super) fn renew(
         &self,
         principal: &Arc<Principal>,
@@ -164,7 +164,7 @@ impl Tokens {
         })
     }
 
-    /// Returns when a key must expire that the holder of `token` creates at `now`.
+    /// Returns the latest expiry of a key that the holder of `token` creates at `now`.
     pub(super) fn key_limit(&self, token: &Token, now: Timestamp) -> Timestamp {
         let life = self.issuer_of(token).and_then(|issuer| issuer.config.key_lifetime);
         let end = life.and_then(|life| chrono::Duration::from_std(life).ok());
@@ -175,7 +175,7 @@ impl Tokens {
         self.issuers.iter().find(|it| it.config.issuer == token.issuer)
     }
 
-    /// Returns the rights of a token in `tenant`: the part of its claims that the configuration in force
+    /// The rights of a token in `tenant`: the part of its claims that the current configuration
     /// admits.
     fn rights_of(&self, token: &Token, tenant: &TenantId, all: &Roles) -> Rights {
         let claimed = ceiling::claimable(&token.scopes);
@@ -186,7 +186,7 @@ impl Tokens {
                 let roles: Vec<_> = token.roles.iter().filter(is_admitted).cloned().collect();
                 rights(all, &roles, &self.uses.admitted(config, tenant, &claimed))
             }
-            // Its rights are those of the configuration, or fewer.
+            // Its rights are at most those of the configuration.
             None if token.issuer == SHARED => rights(all, &token.roles, &claimed),
             None => rights(all, &[], &[]),
         }

@@ -10,7 +10,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-/// Callers with consecutive failures that are remembered; further ones count as one.
+/// Remembered callers with consecutive failures; further ones count as one caller.
 pub(super) const MAX_CALLERS: usize = 1_024;
 
 /// When it opens and for how long, in nanoseconds.
@@ -24,23 +24,23 @@ pub(super) struct Terms {
 /// The meaning of a call for the state of its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It answers.
+    /// The source responds.
     Answers,
     /// The source is unavailable for every call.
     Away,
     /// It failed at this call.
     Fails,
-    /// Nothing.
+    /// The call has no effect on the breaker.
     Silent,
 }
 
-/// Whether calls go through.
+/// Whether calls are admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Closed,
-    /// Until then.
+    /// Closed to calls until this time.
     Open(u64),
-    /// One call is under way since then; its end decides.
+    /// One call has been in progress since this time; its result decides.
     Probing(u64),
 }
 
@@ -48,7 +48,7 @@ pub(super) enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Admission {
     who: u64,
-    /// When it entered, where it is the one whose end decides: for all, and for its caller.
+    /// The entry time, if the result of this call decides: for all callers, and for its caller.
     probes: Option<u64>,
     probes_for_caller: Option<u64>,
 }
@@ -56,9 +56,9 @@ pub(super) struct Admission {
 /// The changes caused by a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Changes {
-    /// The circuit of everybody is now so.
+    /// The new state of the circuit of all callers.
     pub(super) shared: Option<State>,
-    /// The circuit of the call's own caller opened (true) or closed.
+    /// Whether the circuit of the call's caller opened (true) or closed.
     pub(super) caller: Option<bool>,
 }
 
@@ -66,10 +66,11 @@ pub(super) struct Changes {
 #[derive(Debug)]
 pub(super) struct Circuit {
     shared: State,
-    /// Failures in a row, with whose they were where they may be due to the caller.
+    /// Consecutive failures, each with its caller if its arguments may be the cause.
     failures: VecDeque<(u64, Option<u64>)>,
     callers: HashMap<u64, Caller>,
-    /// The caller whose probe failed, and the time until which another caller's probe comes first.
+    /// The caller with the failed probe, and the time until which other callers' probes have
+    /// priority.
     suspect: Option<(u64, u64)>,
 }
 
@@ -80,18 +81,18 @@ struct Caller {
 }
 
 impl State {
-    /// How long a call has to wait; `None` is that it goes through.
+    /// Time that a call must wait; `None` if the call may proceed.
     fn wait(self, now: u64, open: u64) -> Option<u64> {
         let until = match self {
             Self::Closed => return None,
             Self::Open(until) => until,
-            // A probe that takes longer than this is not waited for.
+            // A probe that takes longer than this does not delay others.
             Self::Probing(since) => since.saturating_add(open),
         };
         until.checked_sub(now).filter(|wait| *wait > 0)
     }
 
-    /// Lets a call through; whether it is a probe.
+    /// Admits a call; `Some` if it is a probe.
     fn enter(&mut self, now: u64) -> Option<u64> {
         match self {
             Self::Closed => None,
@@ -102,7 +103,7 @@ impl State {
         }
     }
 
-    /// Whether the end of the probe that entered at `probe` decides.
+    /// Whether the result of the probe that entered at `probe` decides.
     fn awaits(self, probe: Option<u64>) -> bool {
         probe.is_some_and(|at| self == Self::Probing(at))
     }
@@ -122,24 +123,24 @@ impl Circuit {
         self.shared
     }
 
-    /// Failures in a row that count for everybody.
+    /// Consecutive failures that count for all callers.
     pub(super) fn failures(&self) -> usize {
         self.failures.len()
     }
 
-    /// Callers whose own circuit is not closed.
+    /// Callers with an open circuit.
     pub(super) fn callers_open(&self) -> usize {
         self.callers.values().filter(|caller| caller.state != State::Closed).count()
     }
 
-    /// The source has come back: the next call may try it.
+    /// The source is back: the next call may try it.
     pub(super) fn came_back(&mut self, now: u64) {
         if matches!(self.shared, State::Open(until) if until > now) {
             self.shared = State::Open(now);
         }
     }
 
-    /// Admits a call of `who`, or returns how long it has to wait.
+    /// Admits a call of `who`, or returns the time to wait.
     pub(super) fn enter(&mut self, who: u64, now: u64, terms: Terms) -> Result<Admission, u64> {
         let suspected = match self.suspect {
             Some((suspect, until)) if suspect == who && self.shared != State::Closed => {
@@ -159,7 +160,7 @@ impl Circuit {
         })
     }
 
-    /// Takes back a call that went through.
+    /// Applies the verdict on an admitted call.
     pub(super) fn leave(
         &mut self,
         call: Admission,
@@ -208,7 +209,7 @@ impl Circuit {
         }
     }
 
-    /// A failure that counts for everybody, once for each caller whose arguments it may be due to.
+    /// Counts a failure for all callers, once for each caller whose arguments may be the cause.
     fn failed(&mut self, call: Admission, who: Option<u64>, now: u64, terms: Terms) {
         if self.shared.awaits(call.probes) {
             self.shared = State::Open(now.saturating_add(terms.open));
@@ -258,7 +259,7 @@ impl Circuit {
         Some(true)
     }
 
-    /// A probe of a caller's own circuit that says nothing about it: the next call is one.
+    /// Handles a probe of a caller's circuit without a verdict: the next call is a probe.
     fn undecided_caller(&mut self, call: Admission, now: u64) -> Option<bool> {
         let caller = self.callers.get_mut(&call.who)?;
         if caller.state.awaits(call.probes_for_caller) {

@@ -72,7 +72,7 @@ pub(super) struct Webhook {
     allow: AllowList,
 }
 
-/// Conditions of `approval = "conditional"`; one that holds is enough.
+/// Conditions of `approval = "conditional"`; one match is enough.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ApprovalWhen {
@@ -120,12 +120,12 @@ pub struct ApprovalsConfig {
 }
 
 impl ApprovalsConfig {
-    /// Returns the scope that an approver of a tool with `consent` must have.
+    /// The scope that an approver of a tool with `consent` must have.
     pub(crate) fn required_scope<'c>(&'c self, consent: &'c Consent) -> &'c Scope {
         consent.scope.as_ref().unwrap_or(&self.respond_scope)
     }
 
-    /// Returns the number of approvals that a tool with `consent` requires.
+    /// The number of approvals that a tool with `consent` requires.
     pub(crate) fn required_quorum(&self, consent: &Consent) -> NonZeroU32 {
         consent.quorum.unwrap_or(self.quorum)
     }
@@ -161,8 +161,8 @@ impl WebhookConfig {
     /// Shortest key, in bytes.
     pub(crate) const MIN_KEY: usize = 24;
 
-    /// Returns the name under which the webhook's progress is stored. Another address starts anew;
-    /// another secret continues.
+    /// The name under which the webhook's progress is stored. A new address starts new progress; a
+    /// new secret keeps it.
     pub(crate) fn reader(&self) -> String {
         let digest = Sha256::digest(self.http.url.as_bytes());
         let short = hex::encode(digest.split_at(16).0);
@@ -170,7 +170,7 @@ impl WebhookConfig {
         format!("webhook {short} {tenant}")
     }
 
-    /// Returns the signing key: the decoded Base64 after `whsec_`, or the text itself.
+    /// The signing key: the decoded Base64 after `whsec_`, or the text itself.
     pub(crate) fn key(&self) -> Vec<u8> {
         key_of(&self.secret.0).unwrap_or_default()
     }

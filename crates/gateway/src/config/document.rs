@@ -1,8 +1,8 @@
 //! Parses a configuration file completely, even when parts of it are invalid, so that all mistakes
 //! are reported at once.
 //!
-//! A value that the types of the file reject is reported and removed. The rest is parsed again,
-//! until nothing is rejected. Removed keys are remembered, and not reported as missing.
+//! A value that its type rejects is reported and removed, and the rest is parsed again, until all
+//! of it is valid. Removed keys are not reported as missing.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -29,22 +29,22 @@ const MAX_PROBLEMS: usize = 200;
 pub(super) struct Document<T> {
     pub(super) typed: T,
     pub(super) problems: Vec<Problem>,
-    /// The removed keys, in the form of [`Problem::key`] and in the unambiguous one: an element
-    /// without its id has another name in problems.
+    /// The removed keys, in the form of [`Problem::key`] and in the unambiguous form: problems name
+    /// an element differently if its id is missing.
     pub(super) broken: BTreeSet<String>,
     pub(super) places: Places,
     /// Whether the file is TOML.
     pub(super) is_toml: bool,
 }
 
-/// An unknown key: an own message about it, or the keys that are known in its place.
+/// An unknown key: a custom message, or the keys that its table accepts.
 pub(super) enum Unknown {
     Message(String),
     Known(Vec<String>),
 }
 
-/// Parses everything in `text` that is valid. `prepare` changes the tree before it is
-/// deserialized. `explain` gets an unknown key and those that its type knows.
+/// Parses everything valid in `text`. `prepare` changes the tree before it is deserialized.
+/// `explain` gets an unknown key and the keys that its type knows.
 pub(super) fn read<T: DeserializeOwned + Default>(
     text: &str,
     prepare: impl Fn(&mut DeTable<'_>),
@@ -92,7 +92,7 @@ pub(super) fn read<T: DeserializeOwned + Default>(
                 Some(message) => (message, None),
                 None => explained(error.message(), typed.as_deref(), &explain),
             };
-            // The key that was meant is not missing.
+            // The key was misspelled, so it is not missing.
             document.broken.extend(meant.map(|name| sibling(&key, &name)));
             document.report(Some(at), &key, &message);
         }
@@ -111,13 +111,13 @@ impl<T> Document<T> {
     }
 }
 
-/// Returns the name in backticks that follows `before` at the start of `message`.
+/// The name in backticks that follows `before` at the start of `message`.
 fn quoted<'a>(message: &'a str, before: &str) -> Option<&'a str> {
     message.strip_prefix(before)?.strip_prefix('`')?.split('`').next()
 }
 
-/// Returns `message` with a suggestion for an unknown key or word, and the suggested key. `typed`
-/// is the rejected text.
+/// Adds a suggestion to `message` for an unknown key or word. The second value is the suggested
+/// key. `typed` is the rejected text.
 fn explained(
     message: &str,
     typed: Option<&str>,
@@ -172,7 +172,7 @@ fn suggesting(unknown: &str, meant: Option<&str>, expected: &str) -> String {
     }
 }
 
-/// Returns the key `name` in the table of `key`.
+/// The key `name` in the table of `key`.
 fn sibling(key: &str, name: &str) -> String {
     key.rsplit_once('.').map_or(name.to_owned(), |(table, _)| format!("{table}.{name}"))
 }
@@ -189,7 +189,7 @@ struct Removed {
     key: String,
     /// The key in its unambiguous form.
     exact: String,
-    /// Whether the key itself is wrong, not its value.
+    /// Whether the key itself is wrong, instead of its value.
     is_key: bool,
     at: Range<usize>,
     /// The value, if it is a text.
@@ -256,7 +256,7 @@ fn remove_within(
     }
 }
 
-/// Returns whether `value` is rejected, or a part of it if it is plain and has no removable parts.
+/// Whether `value` is the rejected value, or encloses it and has no removable parts.
 fn is_at(value: &Spanned<DeValue<'_>>, rejected: &Rejected) -> bool {
     let Rejected { span, is_array } = rejected;
     let within = value.span();

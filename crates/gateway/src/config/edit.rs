@@ -1,8 +1,8 @@
 //! Changes of the text of the configuration file: of a source, a role, a toolset or a rule.
 //!
-//! Invariant: comments and layout of everything that a change does not name stay as they are.
-//! Invariant: a change is only text. Whether the result is valid is decided by the checks of the
-//! whole file, and only a [`ConfigFile`] writes.
+//! Invariant: a change keeps the comments and the layout of everything that it does not name.
+//! Invariant: a change is only text. The checks of the whole file decide whether the result is
+//! valid, and only a [`ConfigFile`] writes.
 
 mod change;
 mod diff;
@@ -21,7 +21,7 @@ pub use self::{
     mask::settings,
 };
 
-/// Returns `text` with `changes`, one after the other.
+/// Applies `changes` to `text` in order.
 ///
 /// # Errors
 /// [`EditError`] names the first change that does not fit the text.

@@ -38,7 +38,7 @@ pub struct GateConfig {
     /// Daily quotas by role.
     #[serde(skip)]
     pub role_quotas: BTreeMap<String, Option<Quota>>,
-    /// Time for which the answer to an [idempotent
+    /// Time for which the response to an [idempotent
     /// call](../explanation/protocols.md#idempotent-calls) is repeated.
     #[serde(with = "kind::Age")]
     #[schemars(with = "kind::Duration")]
@@ -73,7 +73,7 @@ pub(super) struct Role {
     name: String,
     /// Scopes such as `files:read`; `*` is one segment, a trailing `*` the rest.
     scopes: Vec<Grant>,
-    /// Calls per UTC day of principals with this role; of several roles the most generous counts.
+    /// Calls per UTC day of principals with this role; the most generous role counts.
     #[serde(default, with = "kind::Quota")]
     #[schemars(extend("x-default" = "that of `[gate]`"))]
     quota: Option<Option<Quota>>,
@@ -117,7 +117,7 @@ impl Resolver<'_> {
         gate
     }
 
-    /// Returns the grants of the roles, and adds their quotas to `quotas`.
+    /// Resolves the grants of the roles, and adds their quotas to `quotas`.
     pub(super) fn roles(
         &mut self,
         typed: Vec<Spanned<Role>>,

@@ -9,19 +9,19 @@ use super::{resolver::Resolver, secret::KeyPlace, store::StoreConfig};
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Limits {
-    /// Where the rates are counted: `store` in the PostgreSQL database of `[store]`, or
+    /// The place of the counters: `store` in the PostgreSQL database of `[store]`, or
     /// `redis://HOST:PORT` (with TLS `rediss://HOST:PORT`) in Valkey or Redis.
     #[schemars(extend("x-default" = "each server counts for itself"))]
     shared: Option<String>,
     /// The password of Valkey or Redis.
     password: Option<KeyPlace>,
-    /// Calls with a rate while the place in `shared` cannot be reached: `refuse` them, or count in
+    /// Calls with a rate while the place in `shared` is unreachable: `refuse` them, or count in
     /// each server (`local`).
     #[schemars(extend("x-default" = "`\"refuse\"`"))]
     on_outage: Option<OnOutage>,
 }
 
-/// The rule while the shared rates cannot be reached.
+/// The rule while the place of shared rates is unreachable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnOutage {
@@ -35,13 +35,13 @@ pub enum OnOutage {
 /// Rates that several servers share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedLimits {
-    /// Where they are counted.
+    /// The place of the counters.
     pub place: LimitPlace,
-    /// The rule meanwhile.
+    /// The rule while the place is unreachable.
     pub on_outage: OnOutage,
 }
 
-/// Where shared rates are counted.
+/// The place of the counters of shared rates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LimitPlace {
     /// In the database of the store.

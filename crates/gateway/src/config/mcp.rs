@@ -19,27 +19,28 @@ use super::{
 pub struct McpConfig {
     /// `optional`: callers without a key are `[anonymous]`.
     pub auth: MountAuth,
-    /// Whether requests must have the headers that the specification requires. Without it, `Accept` may
-    /// leave out one of the two types, and `MCP-Protocol-Version` may name another supported revision
-    /// than the body, which alone counts.
+    /// Whether requests must have the headers that the specification requires. Otherwise `Accept`
+    /// may leave out one of the two types, and `MCP-Protocol-Version` may differ from the revision
+    /// in the body, which alone counts.
     pub strict_headers: bool,
     /// Tools on one page of a list.
     pub page_size: NonZeroUsize,
-    /// Whether lists have the schemas that `$ref` names in their place, for clients that drop `$defs`
-    /// ([guide](../guides/toolsets.md#clients-that-drop-definitions)).
+    /// Whether schemas in lists have each `$ref` replaced by its target, for clients that drop
+    /// `$defs` ([guide](../guides/toolsets.md#clients-that-drop-definitions)).
     pub inline_refs: bool,
     /// Whether a handshake over HTTP opens a session.
     pub sessions: bool,
-    /// Time without a request after which a session takes no memory and its tool sessions are closed. Its
-    /// next request continues it.
+    /// Idle time after which a session leaves memory and its tool sessions are closed. Its next
+    /// request continues it.
     #[serde(with = "kind::Duration")]
     pub session_idle: Duration,
-    /// Age from which a session that takes no memory is not continued: its client gets status 404.
+    /// Age at which a session outside memory expires: its client gets status 404.
     #[serde(with = "kind::Age")]
     pub session_lifetime: Duration,
-    /// Number of sessions in memory; an idle one of the tenant with too many makes room.
+    /// Number of sessions in memory; when it is reached, an idle session of the tenant with too
+    /// many is evicted.
     pub max_sessions: NonZeroUsize,
-    /// The same for one principal.
+    /// Number of sessions in memory for one principal.
     pub max_sessions_per_principal: NonZeroUsize,
     /// Open `subscriptions/listen` of one principal.
     pub max_listeners_per_principal: NonZeroUsize,
@@ -78,7 +79,7 @@ impl Default for McpConfig {
 }
 
 impl Resolver<'_> {
-    /// Resolves the information for OAuth clients of a server that has TLS, or has not.
+    /// Resolves the information for OAuth clients; the server may have TLS or be behind a proxy.
     pub(super) fn resource(
         &mut self,
         typed: ResourceConfig,

@@ -1,4 +1,4 @@
-//! `[metrics]`: which tools and tenants have series of their own.
+//! `[metrics]`: the tools and tenants with separate series.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -12,9 +12,9 @@ use toolcrib_core::id::{TenantId, ToolId};
 use super::resolver::Resolver;
 
 const EXPECTED: &str = "expected a number such as 100, or a list of names";
-/// The most tools that can have a label of their own.
+/// The most tools with separate labels.
 const MAX_TOOLS: usize = 10_000;
-/// The most tenants that can have a label of their own.
+/// The most tenants with separate labels.
 const MAX_TENANTS: usize = 1_000;
 
 /// The tools and tenants that are labels of [metrics](../guides/observe.md#metrics). All others are
@@ -22,15 +22,15 @@ const MAX_TENANTS: usize = 1_000;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Metrics {
-    /// Tools with a label of their own: so many, in the order of their first call, or those in a list
-    /// of tool ids. 0 for none, at most 10 000.
+    /// Tools with a separate label: a number, in the order of the first call, or a list of tool
+    /// ids. 0 disables them, at most 10 000.
     tools: Names,
-    /// Tenants with a label of their own: so many, in the order of their first call, or those in a
-    /// list. 0 for none, at most 1 000.
+    /// Tenants with a separate label: a number, in the order of the first call, or a list. 0
+    /// disables them, at most 1 000.
     tenants: Names,
 }
 
-/// What the file says about the values of a label.
+/// A number or a list, as the file has it.
 #[derive(Debug)]
 enum Names {
     First(usize),
@@ -41,9 +41,9 @@ enum Names {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MetricsConfig {
-    /// Which tools have a label of their own.
+    /// Tools with a separate label.
     pub tools: Labelled<ToolId>,
-    /// Which tenants have a label of their own.
+    /// Tenants with a separate label.
     pub tenants: Labelled<TenantId>,
 }
 
@@ -51,7 +51,7 @@ pub struct MetricsConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Labelled<T> {
-    /// So many, in the order of their first use.
+    /// A number, in the order of the first use.
     First(usize),
     /// Only these.
     Only(BTreeSet<T>),
@@ -60,7 +60,7 @@ pub enum Labelled<T> {
 // === impl Labelled ===
 
 impl<T> Labelled<T> {
-    /// Returns the most values that are shown.
+    /// The most values that are shown.
     pub fn limit(&self) -> usize {
         match self {
             Self::First(count) => *count,

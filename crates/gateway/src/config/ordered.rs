@@ -1,4 +1,4 @@
-//! Tables whose order counts.
+//! Tables whose order matters.
 
 use std::{fmt, marker::PhantomData};
 

@@ -1,7 +1,7 @@
-//! Keeps what forwarders and anchors write out of the server's own files.
+//! Keeps forwarders and anchors from writing to the server's files.
 //!
-//! Invariant: a configuration whose forwarder or anchor writes to a file of the server is rejected: lines
-//! that are appended to the store, its witness, a key or the configuration destroy it.
+//! Invariant: a configuration whose forwarder or anchor writes to a file of the server is rejected:
+//! appended lines would destroy the store, its witness, a key or the configuration.
 
 use std::{
     collections::BTreeSet,
@@ -33,7 +33,7 @@ struct Own {
 }
 
 impl Config {
-    /// Returns a problem for each forwarder and anchor that would write to a file of the server:
+    /// Reports a problem for each forwarder and anchor that would write to a file of the server:
     /// directly, through a symbolic link, or because a file has two names.
     pub(super) fn misplaced_outputs(&self, file: Option<&Path>, data_dir: &Path) -> Vec<Problem> {
         if self.protection.outputs.is_empty() {
@@ -80,7 +80,7 @@ impl Config {
         for source in &self.sources {
             match &source.spec.upstream {
                 UpstreamSpec::Workflow(spec) => {
-                    // What cannot be listed is reported when the source is read.
+                    // An unlistable directory is reported when the source is read.
                     let found = spec.files.iter().filter_map(|it| files::find(it).ok());
                     files_of_sources.extend(found.flatten());
                 }

@@ -1,7 +1,7 @@
 //! The places of keys in the text of a configuration file.
 //!
 //! A key has two forms. Problems show `source.files.command`, with the id or name of an array's
-//! element. Code uses `source[0].command`, which is unambiguous.
+//! element. Code uses the unambiguous `source[0].command`.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub(super) const HIDDEN: Range<usize> = usize::MAX..usize::MAX;
 #[derive(Debug, Default)]
 pub(super) struct Places {
     places: Vec<Place>,
-    /// Where each line ends.
+    /// The end of each line.
     ends: Vec<usize>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Place {
     pub(super) exact: String,
     pub(super) shown: String,
     at: usize,
-    /// Where its value begins.
+    /// The start of its value.
     start: usize,
 }
 
@@ -40,7 +40,7 @@ impl Places {
         places
     }
 
-    /// Returns the line of the byte `offset`, from 1.
+    /// The line of the byte `offset`, from 1.
     pub(super) fn line(&self, offset: usize) -> usize {
         self.ends.partition_point(|&end| end < offset) + 1
     }
@@ -70,13 +70,13 @@ impl Places {
         }
     }
 
-    /// Returns the problem of `key`, with the line of the nearest table if the key is absent.
+    /// Creates a problem of `key`, with the line of the nearest table if the key is absent.
     pub(super) fn problem(&self, key: &str, message: impl Into<String>) -> Problem {
         let line = self.nearest(key).map(|place| self.line(place.at));
         Problem::new(line, Some(self.shown(key)), message)
     }
 
-    /// Returns `key` as problems show it.
+    /// `key` as problems show it.
     pub(super) fn shown(&self, key: &str) -> String {
         let nearest = self.nearest(key);
         let rest = nearest.and_then(|place| key.strip_prefix(&place.exact));
@@ -84,7 +84,6 @@ impl Places {
             + rest.unwrap_or(key)
     }
 
-    /// Returns whether the file has `key`.
     pub(super) fn has(&self, key: &str) -> bool {
         self.places.iter().any(|place| place.exact == key)
     }
@@ -94,19 +93,19 @@ impl Places {
         self.places.iter().filter(around).max_by_key(|place| place.exact.len())
     }
 
-    /// Returns the line of `key` as problems show it, or of the nearest table.
+    /// The line of `key` as problems show it, or of the nearest table.
     pub(super) fn line_of_shown(&self, key: &str) -> Option<usize> {
         let around = self.places.iter().rev().filter(|place| is_around(&place.shown, key));
         around.max_by_key(|place| place.shown.len()).map(|place| self.line(place.at))
     }
 
-    /// Returns the keys that begin before the byte `end`, with their places.
+    /// The keys that start before the byte `end`, with their places.
     pub(super) fn before(&self, end: usize) -> impl Iterator<Item = (&str, usize)> {
         let before = self.places.iter().filter(move |place| place.at < end);
         before.map(|place| (place.exact.as_str(), place.at))
     }
 
-    /// Returns the key whose value begins at the byte `start`.
+    /// The key whose value starts at the byte `start`.
     pub(super) fn starting_at(&self, start: usize) -> Option<&str> {
         self.places.iter().rfind(|place| place.start == start).map(|place| place.exact.as_str())
     }
@@ -118,7 +117,7 @@ impl Place {
         Self { exact, shown: member(&self.shown, name), ..Self::default() }
     }
 
-    /// An element of an array is shown with its id or name, if it has one.
+    /// Names an element of an array by its id or name, if it has one.
     pub(super) fn element(&self, index: usize, element: &DeValue<'_>) -> Self {
         let name = ["id", "name"].into_iter().find_map(|key| element.get(key)?.get_ref().as_str());
         let exact = format!("{}[{index}]", self.exact);
@@ -127,12 +126,12 @@ impl Place {
     }
 }
 
-/// Returns whether `key` is `table`, or is in it.
+/// Whether `key` is `table`, or is in it.
 fn is_around(table: &str, key: &str) -> bool {
     key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// Returns the key of the member `name` of `table`.
+/// The key of the member `name` of `table`.
 pub(super) fn member(table: &str, name: &str) -> String {
     let bare = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
     let dot = if table.is_empty() { "" } else { "." };

@@ -47,8 +47,8 @@ impl Resolver<'_> {
         }
         match PolicySet::parse(&files, schema.as_ref()) {
             Ok(policies) if policies.is_empty() => {
-                let message = "has no policy in it, so that nothing could be called; leave `cedar` \
-                               out to have none";
+                let message = "contains no policy, so every call would be denied; leave out \
+                               `cedar` for no policies";
                 self.complain("policy.cedar", message);
                 None
             }

@@ -21,8 +21,8 @@ impl Config {
     /// configuration file `file`. Keeps forwarders and anchors from writing to any of them.
     ///
     /// # Errors
-    /// Every path of a program, forwarder or anchor that leads there. A program may read the secret of
-    /// a `{ file = … }` that its list names.
+    /// Fails with every path of a program, forwarder or anchor that leads there. A program
+    /// may read the secret of a `{ file = … }` if its list names it.
     pub fn protect(&mut self, file: Option<&Path>, data_dir: &Path) -> Result<(), ConfigError> {
         let fixed: BTreeSet<PathBuf> = file.map(resolved).into_iter().collect();
         let mut own: BTreeSet<PathBuf> = [data_dir.to_owned()].into();
@@ -31,7 +31,8 @@ impl Config {
         let own: BTreeSet<PathBuf> = own.iter().map(|path| resolved(path)).collect();
         let secrets: BTreeSet<PathBuf> =
             self.protection.secrets.iter().map(|path| resolved(path)).collect();
-        // Where a process of the same user, and root in any case, finds the secrets of the server.
+        // A process of the same user, and root in any case, can read the secrets of the server
+        // there.
         let server = PathBuf::from(format!("/proc/{}", std::process::id()));
         let mut problems = self.misplaced_outputs(file, data_dir);
         for named in &self.protection.named {
@@ -70,8 +71,8 @@ impl Config {
     }
 }
 
-/// The directory of the store. Where that also holds the configuration, the files that begin with
-/// the name of the store.
+/// The directory of the store. If it also holds the configuration, only the files whose name starts
+/// with that of the store.
 pub(super) fn store_files(store: &Path, config: Option<&Path>) -> Vec<PathBuf> {
     let directory = resolved(store.parent().unwrap_or(Path::new("")));
     if !config.is_some_and(|config| resolved(config).starts_with(&directory)) {
@@ -81,7 +82,7 @@ pub(super) fn store_files(store: &Path, config: Option<&Path>) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
     let beside = entries.filter(|it| it.file_name().as_encoded_bytes().starts_with(name));
     let mut files: Vec<PathBuf> = beside.map(|entry| entry.path()).collect();
-    // Those that the server will make.
+    // Files that the server creates later.
     for ending in ["", "-wal", "-shm", "-journal", ".signing-key", ".witness"] {
         let mut path = store.as_os_str().to_owned();
         path.push(ending);
@@ -90,7 +91,7 @@ pub(super) fn store_files(store: &Path, config: Option<&Path>) -> Vec<PathBuf> {
     files
 }
 
-/// `path` without links; its last parts need not exist.
+/// Resolves the links of `path`; its last parts need not exist.
 pub(super) fn resolved(path: &Path) -> PathBuf {
     let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let Ok(absolute) = std::path::absolute(here) else { return path.to_owned() };
@@ -98,7 +99,7 @@ pub(super) fn resolved(path: &Path) -> PathBuf {
         let rest = absolute.strip_prefix(there).ok()?;
         Some(there.canonicalize().ok()?.join(rest))
     });
-    // `..` behind what does not exist leads to where it would.
+    // `..` after a missing part resolves as if that part existed.
     let mut resolved = PathBuf::new();
     for part in known.as_deref().unwrap_or(&absolute).components() {
         match part {

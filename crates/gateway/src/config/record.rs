@@ -23,7 +23,7 @@ use crate::export::Format;
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Record {
     /// `strict`: a call starts after its event is on disk. `relaxed`: after the operating system
-    /// has it, so it survives a crash of the process and not of the machine.
+    /// has it, so it survives a crash of the process but not of the machine.
     durability: Durability,
     /// Number of a tenant's events after which its log is signed.
     checkpoint_every: NonZeroU64,
@@ -35,14 +35,13 @@ pub(super) struct Record {
     signing_key: Option<KeyPlace>,
     /// A key for the hashes of arguments, so that short ones cannot be guessed from the record
     /// ([argsHash](../explanation/record.md#hashes-of-arguments)).
-    #[schemars(extend("x-default" = "none: SHA-256, as OpenWOP says"))]
+    #[schemars(extend("x-default" = "SHA-256 without a key, as OpenWOP says"))]
     hash_key: Option<KeyPlace>,
     /// Age after which events are removed ([retention](../explanation/record.md#retention)).
     #[serde(with = "kind::Age")]
     #[schemars(extend("x-default" = "for ever"))]
     keep: Option<Duration>,
-    /// Age at which a tool session in use is closed; that of `keep` if it is shorter. At least
-    /// `1s`.
+    /// Age at which a tool session in use is closed; a shorter `keep` replaces it. At least `1s`.
     #[serde(with = "kind::Age")]
     max_session_age: Duration,
     /// Places that receive every checkpoint.
@@ -76,7 +75,7 @@ pub(super) struct Forward {
     name: String,
     /// The transport.
     kind: Transport,
-    /// The [format](events.md#export-formats); none with `otlp`.
+    /// The [format](events.md#export-formats); not with `otlp`.
     #[schemars(extend("default" = "jsonl"))]
     format: Option<LineFormat>,
     /// For `file`: the file.
@@ -119,7 +118,7 @@ pub struct RecordConfig {
     pub checkpoint_interval: Duration,
     /// The key that signs checkpoints; without one, a key is created next to the store.
     pub signing_key: Option<KeyPlace>,
-    /// The key for the hashes of arguments, which have none otherwise.
+    /// The key for the hashes of arguments; `None` for hashes without a key.
     pub hash_key: Option<KeyPlace>,
     /// Retention of events; `None` for unlimited.
     pub keep: Option<Duration>,
@@ -172,8 +171,8 @@ impl Default for Record {
 
 impl RecordConfig {
     /// Returns the age at which tool sessions are closed:
-    /// [`max_session_age`](Self::max_session_age), or [`keep`](Self::keep) when it is shorter,
-    /// because retention keeps what open sessions need.
+    /// [`max_session_age`](Self::max_session_age), or a shorter [`keep`](Self::keep), because
+    /// retention keeps the events of open sessions.
     pub fn session_age(&self) -> Duration {
         self.keep.map_or(self.max_session_age, |keep| keep.min(self.max_session_age))
     }
@@ -255,7 +254,7 @@ impl Resolver<'_> {
         match (typed.file, typed.url) {
             (Some(path), None) => {
                 if !typed.headers.is_empty() || typed.allow != AllowList::default() {
-                    self.complain(key, "only what has `url` has `headers` and `allow`");
+                    self.complain(key, "`headers` and `allow` require `url`");
                 }
                 if path.is_empty() {
                     self.complain(&member("file"), "expected the path of a file");
@@ -286,7 +285,7 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     } else if name.len() > 32 || !name.bytes().all(legal) {
         Err("expected at most 32 of a-z, 0-9, `_` and `-`")
     } else if name.starts_with("anchor-") {
-        Err("names beginning with `anchor-` are reserved")
+        Err("names starting with `anchor-` are reserved")
     } else {
         Ok(())
     }

@@ -1,5 +1,4 @@
-//! Resolves what the text of the file does not contain itself: secrets, and paths relative to the
-//! file. Collects all problems, not only the first.
+//! Resolves references of the file: secrets, and paths relative to it. Collects all problems.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,12 +29,11 @@ pub trait SecretReader {
     /// Returns the value of an environment variable.
     fn env(&self, name: &str) -> Option<Secret>;
 
-    /// Returns the file's text without trailing line breaks; the error is the reason why it is
-    /// unreadable.
+    /// Reads a file without its trailing line breaks; the error is the reason why it is unreadable.
     fn file(&self, path: &Path) -> Result<Secret, String>;
 }
 
-/// A secret of the configuration that is unreadable here.
+/// A secret that this process cannot read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MissingSecret {
@@ -50,7 +48,7 @@ pub(super) struct Resolver<'a> {
     pub(super) base: &'a Path,
     pub(super) secrets: &'a dyn SecretReader,
     pub(super) places: Places,
-    /// The invalid keys, which were removed and reported before.
+    /// The invalid keys, already removed and reported.
     pub(super) broken: BTreeSet<String>,
     pub(super) problems: Vec<Problem>,
     pub(super) missing: Vec<MissingSecret>,
@@ -69,8 +67,8 @@ impl Resolver<'_> {
         self.problems.push(problem);
     }
 
-    /// Like [`complain`](Self::complain), unless a part of `table` was invalid: that is reported
-    /// already, and may be the reason for a missing or superfluous key.
+    /// Like [`complain`](Self::complain), unless a part of `table` was invalid: its removal may be
+    /// the reason for a missing or superfluous key.
     pub(super) fn complain_of_absence(
         &mut self,
         table: &str,
@@ -84,8 +82,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Checks that each of `names` is a role of the file. A role that is invalid is reported already,
-    /// so every name could be its.
+    /// Checks that each of `names` is a role of the file. If a role is invalid, every name is
+    /// accepted, because that role may have it.
     pub(super) fn known_roles<'n>(
         &mut self,
         key: &str,
@@ -101,7 +99,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns the value of `result`, or reports its error.
+    /// The value of `result`; an error is reported.
     pub(super) fn check<T, E: ToString>(&mut self, key: &str, result: Result<T, E>) -> Option<T> {
         result.map_err(|error| self.complain(key, error.to_string())).ok()
     }
@@ -116,7 +114,7 @@ impl Resolver<'_> {
         self.check(key, texts.iter().map(|text| parse(text)).collect())
     }
 
-    /// Returns the key of the element of the array `key` that begins at `span`.
+    /// The key of the element of the array `key` that starts at `span`.
     pub(super) fn element(&self, key: &str, span: &Range<usize>) -> String {
         // A single table in place of an array.
         if span.is_empty() {
@@ -125,8 +123,8 @@ impl Resolver<'_> {
         self.places.starting_at(span.start).unwrap_or(key).to_owned()
     }
 
-    /// Returns the text that `{ env = … }` or `{ file = … }` refers to. An unreadable secret is
-    /// remembered as missing; whether that is an error depends on the command.
+    /// Reads the target of `{ env = … }` or `{ file = … }`. An unreadable secret is remembered as
+    /// missing; the command decides whether that is an error.
     pub(super) fn referred(&mut self, key: &str, typed: &Value) -> Option<Secret> {
         let secret = match typed {
             Value::Plain(text) => Ok(Secret::new(text.clone())),
@@ -150,7 +148,7 @@ impl Resolver<'_> {
             .ok()
     }
 
-    /// Returns a secret; a plain value is rejected.
+    /// Reads a secret; a plain value is rejected.
     pub(super) fn secret(&mut self, key: &str, typed: &Value) -> Option<Secret> {
         if matches!(typed, Value::Plain(_)) {
             self.complain(key, PLAIN_SECRET);
@@ -179,7 +177,7 @@ impl Resolver<'_> {
         (self.problems.len() == before).then_some(values)
     }
 
-    /// Reports names and values that no environment can have.
+    /// Reports names and values that an environment cannot have.
     pub(super) fn check_variables(&mut self, key: &str, typed: &BTreeMap<String, Value>) {
         for (name, value) in typed {
             let key = member(key, name);
@@ -216,7 +214,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// Returns a path that a forwarder or an anchor writes to, and remembers it for later checks.
+    /// Resolves a path that a forwarder or an anchor writes to, and remembers it for later checks.
     pub(super) fn output(&mut self, key: &str, typed: &str) -> PathBuf {
         let path = self.base.join(typed);
         let Problem { line, key, .. } = self.places.problem(key, "");
@@ -224,7 +222,7 @@ impl Resolver<'_> {
         path
     }
 
-    /// Returns a path that a confined program may reach, and remembers it for later checks.
+    /// Resolves a path that a confined program may reach, and remembers it for later checks.
     pub(super) fn reachable(&mut self, key: &str, typed: &Path, is_written: bool) -> PathBuf {
         let path = self.base.join(typed);
         let Problem { line, key, .. } = self.places.problem(key, "");
@@ -265,7 +263,7 @@ pub(super) fn has_user(url: &Url) -> bool {
     !url.username().is_empty() || url.password().is_some()
 }
 
-/// Returns whether `url` has only a scheme, a host, a port and a path.
+/// Whether `url` has only a scheme, a host, a port and a path.
 pub(super) fn is_plain(url: &Url) -> bool {
     !has_user(url) && url.query().is_none() && url.fragment().is_none()
 }

@@ -1,7 +1,7 @@
 //! The JSON Schema of the configuration file, for editors and other programs.
 //!
-//! It is made of the types that read the file ([`types`]). This module adds
-//! the keys of each kind of source, and values with more than one form.
+//! It is derived from the types that read the file ([`types`]). This module adds the keys of each
+//! kind of source, and values with more than one form.
 
 use serde_json::{Map, Value, json};
 
@@ -9,19 +9,19 @@ use super::{secret, source, tokens::JwtAlgorithm, types};
 
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 const DESCRIPTION: &str = "The configuration file of toolcrib. `toolcrib config check` also checks \
-                           what no schema can say, such as rules that match no tool.";
+                           rules beyond this schema, such as rules that match no tool.";
 
-/// Returns the JSON Schema (2020-12) of the configuration file.
+/// The JSON Schema (2020-12) of the configuration file.
 ///
-/// It accepts every file that the program accepts. The program refuses more, because some rules
-/// concern several keys, files or variables.
+/// It accepts every file that the program accepts. The program rejects more files, because some
+/// rules concern several keys, files or variables.
 #[must_use]
 pub fn schema() -> Value {
     let mut schema = types();
     for (place, keywords) in more() {
         let place = schema.pointer_mut(place).and_then(Value::as_object_mut);
         let (Some(place), Value::Object(keywords)) = (place, keywords) else { continue };
-        // A choice takes the place of the type.
+        // A choice replaces the type.
         if keywords.contains_key("anyOf") {
             place.retain(|keyword, _| keyword == "description" || keyword == "default");
         }
@@ -41,8 +41,8 @@ pub fn schema() -> Value {
     Value::Object(whole)
 }
 
-/// Replaces the type of sources by one type for each form, which has the keys of all sources and its
-/// own.
+/// Replaces the type of sources by one type for each form, with the keys of all sources and the
+/// keys of the form.
 fn split_sources(schema: &mut Value) {
     let Some(definitions) = schema.get_mut("$defs").and_then(Value::as_object_mut) else { return };
     let forms = definitions.shift_remove("Form").unwrap_or_default();
@@ -65,7 +65,7 @@ fn split_sources(schema: &mut Value) {
         .insert("Source".to_owned(), json!({ "description": description, "oneOf": references }));
 }
 
-/// Returns the type of the sources of the form `name`, such as `mcp with url`.
+/// The type of the sources of the form `name`, such as `mcp with url`.
 fn source_of(
     common: &Map<String, Value>,
     own: &Map<String, Value>,
@@ -98,8 +98,7 @@ fn members(described: &Map<String, Value>) -> Map<String, Value> {
     described.get("properties").and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
-/// Keywords for values whose types say less than the program checks. A place that does not exist fails
-/// a test.
+/// Keywords for values whose types accept more than the program. A missing place fails a test.
 fn more() -> Vec<(&'static str, Value)> {
     let texts = json!({ "type": "array", "items": { "type": "string" } });
     let text = json!({ "type": "string", "minLength": 1 });
@@ -168,8 +167,8 @@ fn for_each(schema: &mut Value, change: &impl Fn(&mut Map<String, Value>)) {
     change(keywords);
 }
 
-/// Removes what TOML does not have (`null`) and what only the reference reads: defaults of whole tables,
-/// defaults in words, and links.
+/// Removes `null`, which TOML does not have, and the parts that only the reference reads: defaults
+/// of whole tables, defaults in words, and links.
 fn simplify(schema: &mut Map<String, Value>) {
     if let Some(Value::Array(kinds)) = schema.get_mut("type") {
         kinds.retain(|kind| kind != "null");

@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for KeyPlace {
     }
 }
 
-/// Returns the schema of a table with only the key `name`.
+/// The schema of a table with only the key `name`.
 pub(super) fn only(name: &str, value: &Json) -> Json {
     json!({
         "type": "object",
@@ -118,7 +118,7 @@ pub(super) fn only(name: &str, value: &Json) -> Json {
     })
 }
 
-/// Returns the schema of a name or a path, which is not empty.
+/// The schema of a name or a path: a text that is not empty.
 fn text() -> Json {
     json!({ "type": "string", "minLength": 1 })
 }

@@ -41,8 +41,8 @@ pub struct ServerConfig {
     pub max_body_total_bytes: usize,
     /// `/metrics` requires no key.
     pub public_metrics: bool,
-    /// How long a server that is told to end still serves requests while `/readyz` fails, so that
-    /// a proxy sends its requests to [other servers](../guides/scale.md#restart-one-after-the-other).
+    /// Time for which a stopping server still serves requests while `/readyz` fails, so that a
+    /// proxy sends its requests to [other servers](../guides/scale.md#restart-one-after-the-other).
     #[serde(with = "kind::Wait")]
     pub drain: Duration,
 }
@@ -57,7 +57,7 @@ pub struct TlsConfig {
     /// PEM file with its private key, without a passphrase.
     pub key: PathBuf,
     /// PEM file with authorities. Only clients with a certificate of one of them can connect; they
-    /// need a key all the same.
+    /// also need a key.
     pub client_ca: Option<PathBuf>,
     /// Time for which browsers use only https for this host name, on all its ports
     /// (`Strict-Transport-Security`).
@@ -102,11 +102,11 @@ pub struct OpenWopConfig {
     /// Shape of `GET /v1/tools`: a bare array, or `{"tools":[…]}`.
     pub list_body: ListBody,
     /// The [requests that are OpenWOP v2](../explanation/protocols.md#openwop-v2), whose paths
-    /// begin at the root.
+    /// start at the root.
     pub v2: OpenWopV2,
 }
 
-/// Which requests are OpenWOP v2, where Open Tool Calling has the same path.
+/// The OpenWOP v2 requests on paths that Open Tool Calling has too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OpenWopV2 {
@@ -115,7 +115,7 @@ pub enum OpenWopV2 {
     Header,
     /// All, as the text of OpenWOP v2 requires. Open Tool Calling is only below `/otc`.
     Root,
-    /// None. A request for a version other than 1 is refused with 406.
+    /// OpenWOP v2 is off. A request for a version other than 1 is rejected with 406.
     Off,
 }
 
@@ -141,9 +141,10 @@ pub enum ExplorerPolicy {
     /// invalid credentials are refused everywhere.
     CallOnly,
     /// Calls, in the specified order of checks: execution enabled, tool exists, credentials.
-    /// Everything else is public; invalid credentials count as none.
+    /// Everything else is public; there, invalid credentials are ignored.
     SpecPublic,
-    /// None: callers without credentials may do what `[anonymous]` may, calls included.
+    /// Every endpoint is public: callers without credentials may do what `[anonymous]` may, calls
+    /// included.
     #[serde(rename = "none")]
     Nothing,
 }
@@ -155,7 +156,7 @@ pub struct ExplorerConfig {
     /// The [operations that need a key](../explanation/protocols.md#explorer); other values than
     /// `all` require `[anonymous]`.
     pub policy: ExplorerPolicy,
-    /// Path of the page. It starts with `/` and does not end with one.
+    /// Path of the page. It starts with `/` and has no `/` at its end.
     pub prefix: String,
     /// Whether tools can be called from it.
     pub allow_execute: bool,
@@ -212,7 +213,7 @@ impl Default for ExplorerConfig {
     }
 }
 
-/// Whether a path is the content of a PEM file.
+/// Whether a path is really the content of a PEM file.
 fn is_pem(path: &Path) -> bool {
     let text = path.to_string_lossy();
     text.contains("-----BEGIN") || text.contains('\n')
@@ -223,7 +224,7 @@ impl Resolver<'_> {
         let one = server.max_body_bytes;
         let key = "server.max_body_total";
         if server.max_body_total_bytes < one && self.places.has(key) {
-            let message = format!("must be at least `server.max_body`, which is {one} bytes");
+            let message = format!("must be at least `server.max_body` ({one} bytes)");
             self.complain(key, message);
         }
         server.max_body_total_bytes = server.max_body_total_bytes.max(one);
@@ -237,7 +238,7 @@ impl Resolver<'_> {
             .into_iter()
             .chain([("client_ca", typed.client_ca.as_mut())])
         {
-            // An error about the file would repeat a pasted key.
+            // An error about the file would show a pasted key.
             if let Some(path) = path.filter(|path| is_pem(path)) {
                 self.complain(
                     &format!("server.tls.{name}"),
@@ -284,8 +285,8 @@ impl Resolver<'_> {
 /// The longest lifetime of a browser session.
 const MAX_SESSION_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The paths of the other surfaces. They are taken even where a surface is off, so that switching
-/// it on moves no page.
+/// The paths of the other surfaces. They are reserved even where a surface is off, so that enabling
+/// it moves no page.
 const TAKEN: &[&str] = &[
     "/health", "/livez", "/mcp", "/metrics", "/otc", "/oxp", "/readyz", "/runs", "/schemas",
     "/tools", "/v1",

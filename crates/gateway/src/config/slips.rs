@@ -39,8 +39,8 @@ pub(super) struct Slip {
     pub(super) key: String,
 }
 
-/// Returns the message for a value of a wrong type at `key`; `None` if the usual message is as good.
-/// It never repeats a text, which may be a secret.
+/// A message for a value of a wrong type at `key`; `None` if the usual message is as good. It never
+/// contains the value, because that may be a secret.
 pub(super) fn of_type(message: &str, key: &str) -> Option<String> {
     let (found, expected) = message.strip_prefix("invalid type: ")?.rsplit_once(", expected ")?;
     let name = key.rsplit('.').next().unwrap_or(key);
@@ -70,8 +70,8 @@ pub(super) fn of_type(message: &str, key: &str) -> Option<String> {
     }
 }
 
-/// Returns the Windows paths in strings with double quotes whose `\` became tabs or line breaks, such as
-/// `"C:\new\tools"`: they are valid TOML, and no path.
+/// Finds Windows paths in strings with double quotes whose `\` became tabs or line breaks, such as
+/// `"C:\new\tools"`. They are valid TOML, but not valid paths.
 pub(super) fn escaped_paths(table: &DeTable<'_>) -> Vec<Slip> {
     let mut found = Vec::new();
     in_table(table, &Place::default(), &mut found);

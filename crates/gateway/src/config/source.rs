@@ -1,7 +1,7 @@
-//! `[[source]]`: the settings of all kinds, and the forms with keys of their own.
+//! `[[source]]`: the settings of all kinds, and the forms with additional keys.
 //!
 //! A form is a kind, or a variant of a kind that one key selects. Its keys are the fields of its
-//! type. [`split`] moves them to a table of their own before the file is deserialized.
+//! type. [`split`] moves them to a separate table before the file is deserialized.
 
 mod breaker;
 mod command;
@@ -72,7 +72,7 @@ pub(super) struct Source {
     /// Limit for connecting.
     #[serde(default = "connect_timeout", with = "kind::Duration")]
     connect_timeout: Duration,
-    /// Concurrent calls; further ones wait inside their own deadline.
+    /// Concurrent calls; further calls wait within their own deadline.
     #[serde(default = "max_concurrency")]
     max_concurrency: NonZeroUsize,
     /// Circuit breaker, or `"off"` ([limits](../guides/limits.md#breakers)).
@@ -123,7 +123,7 @@ pub struct SourceConfig {
     pub refresh: Duration,
     /// The treatment of tools that differ from their approved form.
     pub pins: PinPolicy,
-    /// The circuit breaker; `None` for none.
+    /// The circuit breaker; `None` if it is off.
     pub breaker: Option<BreakerConfig>,
     /// `[source.tools."glob"]`, in the order of the file: later rules override earlier ones, member
     /// by member.
@@ -156,7 +156,7 @@ static KEYS: LazyLock<(Vec<String>, Vec<FormKeys>)> = LazyLock::new(|| {
 /// The member of [`Source`] for the keys of its form.
 pub(super) const FORM: &str = "form";
 
-/// Returns the name of each form in the schema of [`Form`], and the reference to its type.
+/// The name of each form in the schema of [`Form`], and the reference to its type.
 pub(super) fn forms(schema: &Json) -> Vec<(&str, &str)> {
     let variants = schema.get("oneOf").and_then(Json::as_array).into_iter().flatten();
     let named =
@@ -178,13 +178,13 @@ impl FormKeys {
         self.keys.iter().any(|it| it == key)
     }
 
-    /// Returns the key that selects the form among those of its kind.
+    /// The key that selects the form among those of its kind.
     fn selector(&self) -> Option<&str> {
         self.name.split(' ').nth(2)
     }
 }
 
-/// Moves the keys of a form to a table of their own, in every source.
+/// Moves the keys of a form to a separate table, in every source.
 pub(super) fn split(tree: &mut DeTable<'_>) {
     let Some(DeValue::Array(sources)) = tree.get_mut("source").map(Spanned::get_mut) else {
         return;
@@ -209,8 +209,8 @@ pub(super) fn split(tree: &mut DeTable<'_>) {
     }
 }
 
-/// Returns the form of a source of `kind` with the keys `own`. Without a valid kind, it is the form
-/// that knows most of them.
+/// The form of a source of `kind` with the keys `own`. If the kind is invalid, the form with the
+/// most of these keys.
 fn form(kind: Option<&str>, own: &DeTable<'_>) -> Option<&'static FormKeys> {
     let forms = &KEYS.1;
     let selected = |form: &&FormKeys| form.selector().is_none_or(|key| own.contains_key(key));
@@ -223,7 +223,7 @@ fn form(kind: Option<&str>, own: &DeTable<'_>) -> Option<&'static FormKeys> {
         .or_else(|| forms.iter().rev().max_by_key(known))
 }
 
-/// Explains a key that a type with the keys `known` does not have.
+/// Explains a key that is not among the keys `known` of its type.
 pub(super) fn explain(key: &str, known: Vec<String>) -> Unknown {
     let (common, forms) = &*KEYS;
     let same: Vec<&FormKeys> = forms.iter().filter(|form| form.keys == known).collect();
@@ -268,7 +268,7 @@ fn max_concurrency() -> NonZeroUsize {
 }
 
 impl SourceConfig {
-    /// Returns the scope that a tool requires unless a rule sets its scopes: `tools:<source>`.
+    /// The scope that a tool requires unless a rule sets its scopes: `tools:<source>`.
     pub(crate) fn default_scope(&self) -> Result<Scope, String> {
         Scope::parse(&format!("tools:{}", self.spec.id)).map_err(|error| error.to_string())
     }
@@ -315,8 +315,8 @@ impl Resolver<'_> {
         })
     }
 
-    /// Returns `upstream`, or an unusable one if a secret of it is missing. Its missing secrets are
-    /// those after the first `before`.
+    /// Replaces `upstream` by an unusable one if one of its secrets is missing. Its missing secrets
+    /// are those after the first `before`.
     fn withheld(
         &mut self,
         id: &SourceId,

@@ -20,7 +20,7 @@ const POSTGRES_FILES: &str = ".toolcrib/postgres";
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Store {
-    /// Where the state is: `sqlite:PATH` for one server, or `postgres://USER@HOST/DATABASE` for
+    /// The place: `sqlite:PATH` for one server, or `postgres://USER@HOST/DATABASE` for
     /// [several](../guides/scale.md). The default is a SQLite file in the data directory
     /// (`--data-dir`).
     url: String,
@@ -30,8 +30,8 @@ pub(super) struct Store {
     seal_key: Option<KeyPlace>,
     /// The previous seal key, until `toolcrib credentials reseal`.
     old_seal_key: Option<KeyPlace>,
-    /// Free disk space below which only calls that run are recorded, or `off` ([disk
-    /// space](../guides/operate.md#disk-space)).
+    /// Free disk space below which only calls that are already running are recorded, or `off`
+    /// ([disk space](../guides/operate.md#disk-space)).
     #[serde(with = "kind::KeepFree")]
     keep_free: u64,
 }
@@ -40,16 +40,16 @@ pub(super) struct Store {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreConfig {
-    /// What stores it.
+    /// The storage engine.
     pub engine: Engine,
-    /// The SQLite file. With PostgreSQL there is no such file: the files of this server that belong to
-    /// the store (lock, signing key, witness) have this path with an ending.
+    /// The SQLite file. With PostgreSQL, the path from which the names of this server's local files
+    /// are derived (lock, signing key, witness).
     pub path: PathBuf,
-    /// The key that seals stored credentials. Without it, none can be stored.
+    /// The key that seals stored credentials. Without it, credentials cannot be stored.
     pub seal_key: Option<KeyPlace>,
     /// The previous seal key, until everything is resealed.
     pub old_seal_key: Option<KeyPlace>,
-    /// Free bytes of the file system below which only calls that run are recorded.
+    /// Free bytes of the file system below which only calls that are already running are recorded.
     pub keep_free: u64,
 }
 
@@ -62,7 +62,7 @@ impl StoreConfig {
     }
 }
 
-/// What stores the state.
+/// The storage engine of the state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Engine {
     /// A SQLite file, for one server.
@@ -99,7 +99,7 @@ impl Resolver<'_> {
             keep_free: typed.keep_free,
         }
     }
-    /// Returns the engine that `url` names, and the path of its file or of the files beside it.
+    /// The engine of `url`, and the path of its file or of the local files for it.
     fn engine(&mut self, url: &str, password: Option<KeyPlace>) -> (Engine, PathBuf) {
         if is_postgres(url) {
             if has_password(url) {
@@ -126,7 +126,7 @@ fn is_postgres(url: &str) -> bool {
     POSTGRES.iter().any(|scheme| url.starts_with(scheme))
 }
 
-/// Returns whether a URL of PostgreSQL has a password, before its host or as a parameter.
+/// Whether a PostgreSQL URL has a password, before its host or as a parameter.
 pub fn has_password(url: &str) -> bool {
     let rest = POSTGRES.iter().find_map(|scheme| url.strip_prefix(scheme)).unwrap_or_default();
     let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));

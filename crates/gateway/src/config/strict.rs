@@ -11,8 +11,8 @@ use serde::{
     forward_to_deserialize_any,
 };
 
-/// A deserializer that reads no array as a table, at any depth. The same wrapper is around all that
-/// hands on the deserializers of the parts, except for keys, which have no parts.
+/// A deserializer that rejects arrays in place of tables, at any depth. It wraps everything that
+/// passes on deserializers of parts, except for keys, which have no parts.
 pub(super) struct Strict<T>(pub(super) T);
 
 /// The visitor of a type with named fields. It does not accept arrays.
@@ -55,7 +55,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         self.0.deserialize_enum(name, variants, Strict(visitor))
     }
 
-    // TOML describes itself, so the expected type makes no difference to these.
+    // TOML is self-describing, so the expected type makes no difference here.
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
         unit_struct seq tuple tuple_struct map identifier ignored_any

@@ -1,6 +1,6 @@
-//! Errors of a text that is not TOML: the line, the column, the place, and the frequent causes.
+//! Errors of an invalid TOML text: the line, the column, the place, and frequent causes.
 //!
-//! Invariant: no value of the file is repeated, because it may be a secret.
+//! Invariant: a message contains no value of the file, because it may be a secret.
 
 use std::ops::Range;
 
@@ -17,10 +17,10 @@ const JSON: &str = "this is JSON, and the configuration is TOML: a tool server i
                     `id = \"files\"`, `kind = \"mcp\"` and `command = [\"npx\", …]`, one per line; \
                     `toolcrib import FILE` converts the file of a client";
 
-/// Returns the problems of `errors`, at most one of each line: a second error on the same line is
+/// Converts `errors` into problems, at most one per line: a second error on the same line is
 /// usually a consequence of the first.
 pub(super) fn problems(text: &str, errors: &[Error], places: &Places) -> Vec<Problem> {
-    // No TOML begins so, and every line of JSON is an error.
+    // TOML cannot start with a brace, and every line of JSON is an error.
     if !errors.is_empty() && text.trim_start().starts_with('{') {
         return vec![Problem::new(Some(1), None, JSON)];
     }
@@ -84,13 +84,13 @@ fn duplicate(text: &str, span: &Range<usize>, places: &Places) -> String {
     }
 }
 
-/// Returns the key of a table if `line` is its header.
+/// The key of a table if `line` is its header.
 fn header_of(line: &str) -> Option<&str> {
     let header = line.split('#').next().unwrap_or_default().trim();
     header.starts_with('[').then(|| header.trim_matches(['[', ']']).trim())
 }
 
-/// Returns the key of a line whose value is a text without quotes, such as `listen = 127.0.0.1:80`.
+/// The key of a line whose value is a text without quotes, such as `listen = 127.0.0.1:80`.
 fn unquoted(line: &str) -> Option<&str> {
     let (key, value) = line.split_once('=')?;
     let (key, value) = (key.trim(), value.trim());
@@ -101,7 +101,7 @@ fn unquoted(line: &str) -> Option<&str> {
         .then_some(key)
 }
 
-/// Returns the line around the byte `offset`, and where in the line it is.
+/// The line around the byte `offset`, and the offset within the line.
 fn line_at(text: &str, offset: usize) -> (&str, usize) {
     let offset = offset.min(text.len());
     let bytes = text.as_bytes();
@@ -119,7 +119,7 @@ fn spot(text: &str, offset: usize) -> Spot {
     Spot { column, excerpt: format!("    {masked}\n    {}^", " ".repeat(pointer)) }
 }
 
-/// Returns `line` with `…` in place of values, and the column in it of the byte `at` of `line`.
+/// `line` with `…` in place of values, and the column in it of the byte `at` of `line`.
 fn masked(line: &str, at: usize) -> (String, usize) {
     let start = line.trim_start();
     let is_bare = |c: char| c.is_ascii_alphanumeric() || "_-. ".contains(c);

@@ -1,4 +1,4 @@
-//! `[telemetry]`: the receiver of spans, and the traces that it gets.
+//! `[telemetry]`: the receiver of spans, and the traces to record.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -28,7 +28,7 @@ pub(super) struct Telemetry {
     protocol: TelemetryProtocol,
     /// Headers of the requests.
     headers: BTreeMap<String, Value>,
-    /// The part of the traces that is recorded, from 0 to 1.
+    /// The part of the traces to record, from 0 to 1.
     sample: f64,
     /// Whether the decision of a caller's `traceparent` to record a trace replaces `sample`.
     trust_parent: bool,
@@ -60,7 +60,7 @@ pub struct TelemetryConfig {
     pub protocol: TelemetryProtocol,
     /// Headers of the requests.
     pub headers: BTreeMap<String, SecretValue>,
-    /// The traces that are recorded.
+    /// The traces to record.
     pub sampling: Sampling,
     /// The name of this service.
     pub service_name: String,
@@ -68,7 +68,7 @@ pub struct TelemetryConfig {
     pub timeout: Duration,
 }
 
-/// Which traces are recorded.
+/// Selects the traces to record.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
     /// The part of the traces, from 0 to 1.
@@ -138,7 +138,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Returns the address of requests to the receiver `text`.
+/// The address of requests to the receiver `text`.
 fn address(
     text: &str,
     protocol: TelemetryProtocol,

@@ -39,7 +39,7 @@ pub(super) struct Authentication {
     pub(super) jwt: OneOrMore<JwtConfig>,
 }
 
-/// One table, or several of the same name.
+/// One table, or an array of tables with the same name.
 #[derive(Debug)]
 pub(super) struct OneOrMore<T>(Vec<Spanned<T>>);
 
@@ -71,7 +71,7 @@ pub struct JwtConfig {
     /// Places of the claims.
     #[serde(default)]
     pub claims: ClaimsConfig,
-    /// Tenant of every token; otherwise `claims.tenant`.
+    /// Tenant of every token; alternatively `claims.tenant`.
     pub tenant: Option<TenantId>,
     /// Scopes that claims can give, at most. A wildcard covers scopes of tools alone: others, such as
     /// `audit:read` and those of approvers, are listed by name
@@ -88,7 +88,8 @@ pub struct JwtConfig {
     /// Text before the principal. It keeps principals of issuers apart from those of keys.
     #[schemars(extend("x-default" = "the issuer's host and `|`"))]
     principal_prefix: Option<String>,
-    /// Sign-in to the console with this issuer; without it the console only takes keys and tokens.
+    /// Sign-in to the console with this issuer; without it the console only accepts keys and
+    /// tokens.
     pub sign_in: Option<SignInConfig>,
 }
 
@@ -98,7 +99,7 @@ pub struct JwtConfig {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SignInConfig {
-    /// Id of the client that is registered at the issuer, without a secret.
+    /// Id of the client, registered at the issuer without a secret.
     pub client_id: String,
     /// Requested scopes, in addition to `openid`.
     #[serde(default)]
@@ -113,8 +114,8 @@ pub struct SignInConfig {
     pub parameters: BTreeMap<String, String>,
 }
 
-/// The asymmetric signature algorithms. Symmetric ones are absent, so that no configuration lets a
-/// verifier of tokens sign them.
+/// The asymmetric signature algorithms. Symmetric ones are absent: their verification key could
+/// also sign tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String", inline)]
@@ -145,7 +146,7 @@ pub struct ClaimsConfig {
     /// The scopes, separated by blanks or as an array.
     #[schemars(extend("default" = "scope"))]
     pub scopes: Option<ClaimPath>,
-    /// The roles, as an array or a single one. Those in `roles` of the issuer count.
+    /// The roles, as an array or a single one. Only those in `roles` of the issuer count.
     pub roles: Option<ClaimPath>,
 }
 
@@ -228,7 +229,7 @@ impl JwtAlgorithm {
         Self::EdDsa,
     ];
 
-    /// Returns the name in `alg`.
+    /// Returns the value of `alg`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rs256 => "RS256",
@@ -298,8 +299,8 @@ impl SignInConfig {
         "request",
     ];
 
-    /// Returns the requested scopes, separated by blanks. `openid` makes the issuer send an ID
-    /// token, whose nonce binds the sign-in to the browser that began it.
+    /// The requested scopes, separated by blanks. `openid` makes the issuer send an ID token, whose
+    /// nonce binds the sign-in to the browser that started it.
     pub fn scope(&self) -> String {
         let scopes = self.scopes.iter().map(String::as_str).filter(|scope| *scope != "openid");
         std::iter::once("openid").chain(scopes).collect::<Vec<_>>().join(" ")
@@ -431,10 +432,10 @@ impl Resolver<'_> {
             // The issuer chooses the text after its prefix, which may be the rest of a longer
             // prefix.
             if others.any(|other| own.starts_with(other) || other.starts_with(own)) {
-                let message = "it begins like the prefix of another [[auth.jwt]] or of [otc.jwt] \
+                let message = "it overlaps the prefix of another [[auth.jwt]] or of [otc.jwt] \
                                (by default it is the host of the issuer), so that principals of \
-                               both could be taken for each other; set a `principal_prefix` of its \
-                               own";
+                               both could be taken for each other; set a different \
+                               `principal_prefix`";
                 self.complain(&format!("{key}.principal_prefix"), message);
             }
             issuers.push(issuer);
@@ -470,7 +471,7 @@ impl Resolver<'_> {
         match (&typed.claims.roles, typed.roles.is_empty()) {
             (Some(_), true) => {
                 let message = "name the roles that tokens may have; without them `claims.roles` \
-                               gives none";
+                               gives no roles";
                 self.complain_of_absence(key, &member("roles"), message);
             }
             (None, false) => {
@@ -579,7 +580,7 @@ fn check_prefix(text: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Validates an address whose documents decide which tokens are valid: no third party may change
+/// Validates an address of documents that decide which tokens are valid: no third party may change
 /// them in transit.
 fn check_address(text: &str, allow: &AllowList) -> Result<Url, &'static str> {
     let url = Url::parse(text).ok().filter(|url| is_plain(url) && is_private_enough(url, allow));
@@ -589,8 +590,8 @@ fn check_address(text: &str, allow: &AllowList) -> Result<Url, &'static str> {
     )
 }
 
-/// Returns whether documents at `url` can be trusted: they are fetched over TLS, from this machine,
-/// or from a host that the operator allows.
+/// Whether documents at `url` can be trusted: they are fetched over TLS, from this machine, or from
+/// a host that the operator allows.
 pub(crate) fn is_private_enough(url: &Url, allow: &AllowList) -> bool {
     let here = match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || allow.has_host(name),

@@ -60,8 +60,8 @@ pub struct ToolPattern {
 }
 
 impl ToolsetConfig {
-    /// Resolves the toolset among `entries`. An entry of the allow-list is unresolved when it
-    /// matches no tool, or only excluded ones.
+    /// Resolves the toolset among `entries`. An entry of the allow-list is unresolved if it matches
+    /// no tool, or only excluded tools.
     pub fn resolve<'a>(&self, entries: impl IntoIterator<Item = &'a Entry>) -> Members {
         let mut toolset = Members::new(&self.name);
         toolset.title.clone_from(&self.title);

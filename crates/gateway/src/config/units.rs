@@ -20,7 +20,7 @@ pub(super) trait Kind: Sized {
     /// Parses the text of a value.
     fn parse(text: &str) -> Result<Self::Value, String>;
 
-    /// Returns the text of a value, for documented defaults.
+    /// The text of a value, for documented defaults.
     fn text(value: &Self::Value) -> String;
 
     /// Deserializes a value, also as `Some` of an optional field.
@@ -66,7 +66,7 @@ impl<K: Kind> Visitor<'_> for KindVisitor<K> {
     }
 }
 
-/// Returns the text of a kind that `text`, a number or a port of this machine, probably means.
+/// The text of a kind that `text`, a number or a port of this machine, probably means.
 fn meant<K: Kind>(text: &str) -> Option<String> {
     let number = text.strip_prefix("localhost").unwrap_or(text);
     let number = number.strip_prefix(':').unwrap_or(number);
@@ -78,7 +78,7 @@ fn meant<K: Kind>(text: &str) -> Option<String> {
     forms.find(|form| K::parse(form).is_ok())
 }
 
-/// Gives types the schema of a kind: its name in the reference, and the texts that it is read from.
+/// Implements the schema of a kind: its name in the reference, and its valid texts.
 macro_rules! named {
     ($($type:ty: $name:literal, $texts:literal;)*) => { $(
         impl JsonSchema for $type {
@@ -146,8 +146,8 @@ impl JsonSchema for Any {
     }
 }
 
-// The patterns accept every text that the functions below accept. A number that is too large passes
-// them, and so does an address with numbers that no address has.
+// The patterns accept every text that the functions below accept. They also accept numbers that
+// are too large, and impossible addresses.
 named! {
     Address: "text", r"^([0-9]{1,3}(\.[0-9]{1,3}){3}|\[[0-9A-Fa-f:.%]+\]):[0-9]{1,5}$";
     Age: "age", "^[0-9]*[1-9][0-9]*(ms|s|m|h|d)$";

@@ -7,9 +7,9 @@ use serde_json::Value;
 /// The reader of an explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum To {
-    /// Sees everything: the rules are its own.
+    /// Sees everything: the rules belong to the operator.
     Operator,
-    /// Sees what a call would reveal.
+    /// Sees only the information that a call would reveal.
     Caller,
 }
 
@@ -31,25 +31,25 @@ pub struct Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepName {
-    /// Whether the credentials hold.
+    /// Whether the credentials are valid.
     Identity,
     /// Whether the tool exists.
     Tool,
     /// Whether it exists for the tenant.
     Tenant,
-    /// Whether it is as it was approved.
+    /// Whether its form is approved.
     Pin,
-    /// Whether its scopes are held.
+    /// Whether the caller has its scopes.
     Scope,
     /// Whether the policies permit it.
     Policy,
-    /// How often it may be called.
+    /// Its rate limit.
     Rate,
-    /// How often it may be called in a day.
+    /// Its daily quota.
     Quota,
     /// Whether it requires approval.
     Approval,
-    /// Whether its source answers.
+    /// Whether its source is available.
     Source,
 }
 
@@ -59,16 +59,16 @@ pub enum StepName {
 pub enum StepResult {
     /// The call passes.
     Pass,
-    /// The call passes or not, depending on facts that are not known here.
+    /// The call passes or not, depending on facts that are unknown here.
     Depends,
     /// The call passes after an approval.
     Ask,
-    /// The call ends.
+    /// The call stops here.
     Stop,
 }
 
 impl Step {
-    /// A step without details.
+    /// Creates a step without details.
     pub fn new(step: StepName, result: StepResult, message: impl Into<String>) -> Self {
         Self { step, result, message: message.into(), details: None }
     }

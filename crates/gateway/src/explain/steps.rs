@@ -1,4 +1,4 @@
-//! The single steps.
+//! The individual steps.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::{
     supply::Located,
 };
 
-/// The member of a policy's details that says whether other arguments could pass.
+/// The member of a policy's details for whether other arguments could pass.
 const LISTED: &str = "listed";
 
 pub(super) fn offered(entry: &Entry) -> Step {
@@ -34,7 +34,7 @@ pub(super) fn offered(entry: &Entry) -> Step {
     Step::new(StepName::Tool, StepResult::Pass, message).with(details)
 }
 
-/// Of a tool that no snapshot has.
+/// The step for a tool that is in no snapshot.
 pub(super) fn not_offered(located: &Located) -> Step {
     let Some((tool, source)) = located.tool.as_ref().zip(located.source.as_ref()) else {
         let silent: Vec<String> = located.silent.iter().map(|id| format!("`{id}`")).collect();
@@ -82,7 +82,7 @@ pub(super) fn pin(entry: &Entry, quarantined: bool) -> Step {
         false => Step::new(StepName::Pin, StepResult::Pass, "it is not quarantined"),
         true => {
             let message = format!(
-                "it is quarantined: it is not as it was approved, or nobody has approved it; see \
+                "it is quarantined: it changed since its approval, or was never approved; see \
                  `toolcrib tools diff {}`",
                 entry.id
             );
@@ -94,7 +94,7 @@ pub(super) fn pin(entry: &Entry, quarantined: bool) -> Step {
 /// The grant that covers each required scope.
 pub(super) fn scope(who: &Principal, entry: &Entry) -> Step {
     let Some(required) = entry.tool.required_scopes() else {
-        let message = "nobody said which scopes it asks for, so nobody may use it";
+        let message = "it has no scopes configured, so every call of it is denied";
         return Step::new(StepName::Scope, StepResult::Stop, message);
     };
     let held: Vec<(&str, Option<&str>)> = required
@@ -109,7 +109,7 @@ pub(super) fn scope(who: &Principal, entry: &Entry) -> Step {
     let missing: Vec<&str> =
         held.iter().filter(|(_, grant)| grant.is_none()).map(|(scope, _)| *scope).collect();
     let (result, message) = if required.is_empty() {
-        (StepResult::Pass, "it asks for no scope".to_owned())
+        (StepResult::Pass, "it requires no scope".to_owned())
     } else if missing.is_empty() {
         let held = held
             .iter()
@@ -122,7 +122,7 @@ pub(super) fn scope(who: &Principal, entry: &Entry) -> Step {
     Step::new(StepName::Scope, result, message).with(json!({ "required": details }))
 }
 
-/// What policies say: of `call`, or of every call.
+/// The decision of the policies about `call`, or about every call.
 pub(super) fn policy(
     policies: &PolicySet,
     who: &Principal,
@@ -138,20 +138,20 @@ pub(super) fn policy(
         _ => any.clone(),
     };
     let (result, message) = match said.allowed {
-        Some(true) => (StepResult::Pass, "the policies let it pass"),
-        None => (StepResult::Depends, "what the policies say depends on the call"),
+        Some(true) => (StepResult::Pass, "the policies permit it"),
+        None => (StepResult::Depends, "the decision of the policies depends on the call"),
         Some(false) if any.allowed == Some(false) => {
-            (StepResult::Stop, "the policies let no call of it pass, so that lists leave it out")
+            (StepResult::Stop, "the policies deny every call of it, so lists leave it out")
         }
-        Some(false) => (StepResult::Stop, "the policies do not let such a call pass"),
+        Some(false) => (StepResult::Stop, "the policies deny such a call"),
     };
     if to == To::Caller {
-        // Neither how they are called nor how many they are.
+        // The names and the number of policies stay hidden.
         return Step::new(StepName::Policy, result, message);
     }
     let message = match (said.by.is_empty(), said.allowed) {
         (false, _) => format!("{message}: {}", said.by.join(", ")),
-        (true, Some(false)) if said.errors.is_empty() => format!("{message}: none permits it"),
+        (true, Some(false)) if said.errors.is_empty() => format!("{message}: no policy permits it"),
         (true, _) => message.to_owned(),
     };
     let details = json!({
@@ -160,12 +160,12 @@ pub(super) fn policy(
     Step::new(StepName::Policy, result, message).with(details)
 }
 
-/// For a caller, to which the policies are not disclosed.
+/// The step for a caller, which may not see the policies.
 pub(super) fn denied_by_policy() -> Step {
-    Step::new(StepName::Policy, StepResult::Stop, "a policy of the operator does not let it pass")
+    Step::new(StepName::Policy, StepResult::Stop, "the policies of the operator deny it")
 }
 
-/// Whether a denial is one of arguments alone.
+/// Whether only the arguments are denied.
 pub(super) fn is_by_arguments(step: &Step) -> bool {
     let listed = step.details.as_ref().and_then(|details| details.get(LISTED));
     listed.and_then(Value::as_bool).unwrap_or(false)
@@ -187,7 +187,7 @@ pub(super) fn rate(entry: &Entry) -> Step {
     if details.is_null() { step } else { step.with(details) }
 }
 
-/// The daily quotas. Reads the remaining calls and counts nothing.
+/// The daily quotas. Reads the remaining calls without counting one.
 pub(super) fn quota(calls: &[u32], left: Result<(), QuotaError>) -> Step {
     let most: Vec<String> = calls.iter().map(ToString::to_string).collect();
     let quota = format!("{} calls a day of this principal", most.join(" and "));
@@ -203,7 +203,7 @@ pub(super) fn quota(calls: &[u32], left: Result<(), QuotaError>) -> Step {
     Step::new(StepName::Quota, result, message).with(json!({ "callsPerDay": calls }))
 }
 
-/// Whether the call requires approval, and whose.
+/// Whether the call requires approval, and by whom.
 pub(super) fn approval(
     config: &ApprovalsConfig,
     entry: &Entry,
@@ -214,14 +214,16 @@ pub(super) fn approval(
     let tier = entry.tool.safety_tier;
     let passes = |message: &str| Step::new(StepName::Approval, StepResult::Pass, message);
     match (declared, consent.by_parts) {
-        (None | Some(Approval::Never), _) => return passes("nobody has to consent"),
-        (Some(_), true) => return passes("each tool that it calls asks by itself where it has to"),
+        (None | Some(Approval::Never), _) => return passes("no approval required"),
+        (Some(_), true) => {
+            return passes("each tool that it calls requests approval itself if required");
+        }
         (Some(Approval::Conditional | Approval::Always), false) => {}
     }
     let asks = |input: &CallInput| {
         approval::decide(declared, consent, tier, input) == ApprovalDecision::Required
     };
-    // Without any fact about arguments every call is like every other.
+    // Without conditions on arguments, all calls are alike.
     let of_arguments = declared == Some(Approval::Conditional)
         && consent
             .when
@@ -231,7 +233,7 @@ pub(super) fn approval(
         None if of_arguments => StepResult::Depends,
         None if asks(&CallInput::default()) => StepResult::Ask,
         Some(input) if asks(input) => StepResult::Ask,
-        None | Some(_) => return passes("nobody has to consent to such a call"),
+        None | Some(_) => return passes("no approval required for such a call"),
     };
     if to == To::Caller {
         let message = match result {
@@ -265,7 +267,7 @@ pub(super) fn source(
     let (result, message) = match state {
         Some(SourceState::Ready) if open => (
             StepResult::Stop,
-            format!("the source `{id}` failed too often and is left alone for now"),
+            format!("the source `{id}` failed too often; its circuit breaker is open"),
         ),
         Some(SourceState::Ready) => (StepResult::Pass, format!("the source `{id}` answers")),
         Some(state) => (
@@ -280,7 +282,7 @@ pub(super) fn source(
     Step::new(StepName::Source, result, message)
 }
 
-/// What becomes of the tools of a catalog for one principal.
+/// The decisions about the tools of a catalog for one principal.
 #[derive(Default)]
 pub(super) struct Counts {
     all: usize,
@@ -310,10 +312,10 @@ impl Counts {
         }
     }
 
-    /// One step per reason, whether it took a tool away or not.
+    /// One step per reason, whether it removed tools or not.
     pub(super) fn steps(&self, most: usize) -> Vec<Step> {
         let step = |name, left: usize, gone: usize, message: String| {
-            // What takes the last one away is what ends it.
+            // The step that removes the last tool stops the call.
             let result = if left == 0 && gone > 0 { StepResult::Stop } else { StepResult::Pass };
             Step::new(name, result, message)
         };
@@ -338,7 +340,7 @@ impl Counts {
             .collect();
         let message = match words.is_empty() {
             true => "no scope is missing".to_owned(),
-            false => format!("{lacking} ask for scopes that are missing: {}", words.join(", ")),
+            false => format!("{lacking} require missing scopes: {}", words.join(", ")),
         };
         let details: serde_json::Map<String, Value> =
             missing.iter().map(|(scope, tools)| ((*scope).clone(), json!(tools))).collect();

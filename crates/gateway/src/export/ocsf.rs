@@ -1,6 +1,6 @@
 //! OCSF 1.3, class API Activity (6003) of the category Application Activity (6).
 //!
-//! A call of a tool is none of create, read, update and delete, so every activity is "Other" with
+//! A call of a tool differs from create, read, update and delete, so every activity is "Other" with
 //! an `activity_name`. The record does not contain the machine of a caller, so the required
 //! endpoint is this gateway.
 
@@ -70,7 +70,7 @@ pub(super) fn event(event: &StoredEvent) -> Option<Value> {
     Some(line)
 }
 
-/// How it went.
+/// The outcome.
 struct Verdict {
     /// 1 success, 2 failure, 0 unknown.
     status: u64,
@@ -111,7 +111,7 @@ fn actor(principal: Option<&str>, agent: Option<&str>) -> Value {
     if let Some(principal) = principal {
         actor.insert("user".to_owned(), json!({ "uid": principal, "name": principal }));
     }
-    // The class requires at least one of them.
+    // The class requires one of them.
     if agent.is_some() || principal.is_none() {
         actor.insert("app_name".to_owned(), json!(agent.unwrap_or("toolcrib")));
     }
@@ -131,7 +131,7 @@ fn api(operation: &str, call: Option<&str>, verdict: &Verdict) -> Value {
     api
 }
 
-/// What OCSF has no place for.
+/// The fields without a place in OCSF.
 fn unmapped(event: &StoredEvent, payload: Value) -> Value {
     json!({
         "sequence": event.sequence,

@@ -1,5 +1,5 @@
 //! Type checks of workflows, as far as schemas decide them: a literal that the tool would reject, a
-//! text in place of a number, a member that does not exist.
+//! text instead of a number, or an unknown member.
 //!
 //! Undecidable cases pass, because the pipeline validates every call anyway.
 
@@ -15,10 +15,10 @@ use crate::flows::{
 #[derive(Debug, Clone, Copy)]
 enum Known<'a> {
     Schema(&'a Value),
-    /// Only that it is one of these types.
+    /// The value has one of these types.
     Types(Types),
     Nothing,
-    /// There can be nothing.
+    /// The value is always absent.
     Absent,
 }
 
@@ -36,12 +36,12 @@ pub(crate) struct Schemas<'a> {
     pub(crate) outputs: Vec<Option<Value>>,
 }
 
-/// A problem and the place where it is, below the step.
+/// A problem and its place, below the step.
 pub(crate) type Problems = Vec<(String, String)>;
 
 // === inputs ===
 
-/// References into the inputs that name nothing, or something that a caller may leave out.
+/// Finds references to undeclared inputs, and to inputs that a caller may omit.
 pub(crate) fn check_inputs(plan: &Plan) -> Vec<String> {
     let mut problems = Vec::new();
     for (place, reference) in plan.of_inputs() {
@@ -70,7 +70,7 @@ pub(crate) fn check_inputs(plan: &Plan) -> Vec<String> {
     problems
 }
 
-/// Whether the step runs only when `reference` finds something.
+/// Whether the step only runs if `reference` has a value.
 fn is_guarded(step: &Step, reference: &Reference) -> bool {
     step.when.as_ref().is_some_and(|when| {
         let same = when.reference.root == reference.root
@@ -81,7 +81,7 @@ fn is_guarded(step: &Step, reference: &Reference) -> bool {
 
 // === arguments ===
 
-/// The arguments of a step that its tool would reject.
+/// Finds the arguments of a step that its tool would reject.
 pub(crate) fn check_step(
     step: &Step,
     check: &ArgumentCheck,
@@ -326,7 +326,7 @@ impl Types {
     fn words(self) -> String {
         let has = |at: usize| self.0 & (1 << at) != 0;
         let names = NAMES.iter().enumerate().filter(|(at, name)| {
-            // Of "integer or number" the second says all.
+            // For "integer or number", the second is enough.
             has(*at) && !(**name == "integer" && has(6))
         });
         names.map(|(_, name)| *name).collect::<Vec<_>>().join(" or ")
@@ -342,7 +342,7 @@ pub(crate) fn output_of(step: &Step, tool: Option<&Value>) -> Option<Value> {
         (None, tool) => tool.cloned(),
         (Some(_), None) => Some(each),
         (Some(_), Some(tool)) if is_opaque(tool) => Some(each),
-        // With `continue`, items that failed are null.
+        // With `continue`, failed items are null.
         (Some(_), Some(tool)) => {
             let item = serde_json::json!({ "anyOf": [tool, { "type": "null" }] });
             Some(serde_json::json!({ "type": "array", "items": item }))

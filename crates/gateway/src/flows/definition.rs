@@ -17,7 +17,7 @@ pub(crate) struct Definition {
     pub(crate) description: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<String>,
-    /// How long a run may take, such as `30s`.
+    /// Time limit of a run, such as `30s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<String>,
     /// JSON Schema of the arguments.
@@ -46,7 +46,7 @@ pub(crate) struct StepDefinition {
     /// `fail`, `continue` or `{ use: STEP }`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) on_error: Option<Value>,
-    /// Steps that must have ended, in addition to those with references.
+    /// Steps that must finish first, in addition to those with references.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) after: Vec<String>,
 }
@@ -89,7 +89,7 @@ pub(crate) struct RetryDefinition {
     pub(crate) pause: Option<String>,
 }
 
-/// `null` is a value to compare with, too.
+/// Reads a present value as `Some`: `null` is also a value to compare with.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
@@ -97,7 +97,7 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
 /// Reads a file's text; `name` decides the language.
 ///
 /// # Errors
-/// In words, with line and column where there are some.
+/// A message, with line and column if known.
 pub(crate) fn read(name: &str, text: &str) -> Result<Definition, String> {
     if text.len() > MAX_FILE {
         return Err(format!("is larger than {} KiB", MAX_FILE >> 10));
@@ -128,7 +128,7 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Definition, String> {
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let what = one_line(&error.to_string());
         match error.location() {
-            // The library's own words mostly end in the place already.
+            // The library's messages mostly contain the place already.
             Some(at) if !what.contains(&format!("line {}", at.line())) => {
                 format!("line {}, column {}: {what}", at.line(), at.column())
             }

@@ -1,5 +1,5 @@
-//! Finding and reading the files. Everything is bounded: one directory per pattern, so many files,
-//! so many bytes.
+//! Finds and reads the files, within bounds: one directory per pattern, and limited files and
+//! bytes.
 
 use std::path::PathBuf;
 
@@ -63,7 +63,7 @@ pub(crate) fn discover(patterns: &[PathBuf]) -> Discovered {
     discovered
 }
 
-/// The file that a discovered workflow was in.
+/// The file of a discovered workflow.
 pub(crate) fn file_of(raw: &Value) -> &str {
     raw.get("file").and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,4 +1,5 @@
-//! The workflows that a snapshot offers. Decided for each snapshot, because tools come and go.
+//! Selects the workflows that a snapshot offers. This is done for each snapshot, because tools
+//! change.
 //!
 //! Invariant (I-7): a workflow requires every scope of its steps, exists only for tenants that have
 //! all of their tools, and is at least as strict as each of them in tier, egress, replay policy and
@@ -37,7 +38,7 @@ use crate::{
     },
 };
 
-/// Workflows inside workflows.
+/// Levels of workflows inside workflows.
 const MAX_NESTING: usize = 4;
 
 /// A valid workflow.
@@ -60,7 +61,7 @@ pub(crate) struct Runnable {
 pub(crate) struct SnapshotWorkflows(pub(crate) HashMap<(SourceId, ToolId), Arc<Runnable>>);
 
 impl SnapshotWorkflows {
-    /// The workflow that `entry` offers.
+    /// The workflow of `entry`.
     pub(crate) fn get(&self, entry: &Entry) -> Option<&Arc<Runnable>> {
         self.0.get(&(entry.source.clone(), entry.id.clone()))
     }
@@ -70,9 +71,9 @@ impl SnapshotWorkflows {
 #[derive(Default)]
 pub(crate) struct Offered {
     pub(crate) entries: Vec<Arc<Entry>>,
-    /// By source and tool.
+    /// Workflows by source and tool.
     pub(crate) runnable: HashMap<(SourceId, ToolId), Arc<Runnable>>,
-    /// By source, in words for the operator.
+    /// Problems by source, for the operator.
     pub(crate) problems: HashMap<SourceId, Vec<String>>,
 }
 
@@ -112,7 +113,7 @@ fn flow(source: &SourceConfig, tool: &DiscoveredTool) -> Result<Flow, Vec<String
     let id = names::tool_id(source.kind, &source.spec.id, &plan.id)
         .map_err(|error| vec![error.to_string()])?;
     let file = files::file_of(&tool.raw).to_owned();
-    // The digest covers the definition and not the file name: a renamed file is the same workflow.
+    // The digest covers the definition without the file name: a renamed file is the same workflow.
     let raw = tool.raw.get("definition").cloned().unwrap_or_default();
     let tool = DiscoveredTool { raw, ..tool.clone() };
     Ok(Flow { tool, file, version: definition.version, id, plan: Arc::new(plan) })
@@ -163,7 +164,7 @@ pub(crate) fn offer(
     offered
 }
 
-/// Returns the digest of what the steps of a workflow run, those of workflows inside it included.
+/// The digest of everything that the steps of a workflow run, workflows inside it included.
 fn program(tools: &[Arc<Entry>]) -> Digest {
     let mut text = String::new();
     for tool in tools {
@@ -173,10 +174,10 @@ fn program(tools: &[Arc<Entry>]) -> Digest {
     Digest::of(text.as_bytes())
 }
 
-/// A workflow that is offered if its steps are.
+/// A workflow to offer if its steps are offered.
 struct Candidate<'a> {
     source: &'a Arc<SourceConfig>,
-    /// For whom its source offers it.
+    /// The tenants of the workflow.
     tenants: Tenants,
     flow: &'a Flow,
 }
@@ -186,7 +187,7 @@ struct Offering<'a> {
     validators: &'a Arc<Validators>,
     catalog: &'a Catalog,
     flows: &'a [Candidate<'a>],
-    /// By tool id, which those of different tenants can share.
+    /// Positions by tool id; different tenants can share an id.
     by_id: HashMap<&'a str, Vec<usize>>,
     done: HashMap<usize, Result<Made, Vec<String>>>,
 }
@@ -195,12 +196,12 @@ struct Offering<'a> {
 struct Made {
     entry: Arc<Entry>,
     notes: Vec<String>,
-    /// Workflows inside it, one in the other.
+    /// Nested levels of workflows inside it.
     nesting: usize,
 }
 
 impl<'a> Offering<'a> {
-    /// The workflow at `at` of all.
+    /// Resolves the workflow at position `at`.
     fn resolve(&mut self, at: usize, under_way: &mut Vec<usize>) -> Result<Made, Vec<String>> {
         let Some(candidate) = self.flows.get(at) else {
             return Err(vec!["does not exist".to_owned()]);
@@ -288,7 +289,7 @@ impl<'a> Offering<'a> {
         under_way: &mut Vec<usize>,
     ) -> Result<(Arc<Entry>, usize), String> {
         let id = &*step.tool;
-        // A tool that none of the workflow's tenants has cannot be the step.
+        // A tool outside the workflow's tenants cannot be the step.
         let shared = |tenants: &Tenants| !tenants.common(own).is_empty();
         let mut tools = self.catalog.all_by_id(id);
         tools.retain(|entry| shared(&entry.tenants));
@@ -322,7 +323,7 @@ impl<'a> Offering<'a> {
     fn unknown(&self, name: &str, own: &Tenants) -> String {
         let mut found = self.catalog.find_all(name).into_iter();
         match found.find(|entry| !entry.tenants.common(own).is_empty()) {
-            Some(entry) => format!("a step names its tool by id; that is `{}` here", entry.id),
+            Some(entry) => format!("a step names its tool by id; use `{}` here", entry.id),
             None => format!(
                 "there is no tool `{}` now; `toolcrib tools list` shows the ids",
                 name.chars().take(256).collect::<String>()
@@ -331,7 +332,7 @@ impl<'a> Offering<'a> {
     }
 }
 
-/// A call that counts is not tried twice.
+/// A call with an effect is not retried.
 fn check_retry(step: &Step, tool: &Entry) -> Option<String> {
     let repeatable = matches!(
         tool.tool.replay_policy,
@@ -346,7 +347,7 @@ fn check_retry(step: &Step, tool: &Entry) -> Option<String> {
     })
 }
 
-/// What calling the workflow takes, and for whom it exists.
+/// The requirements of a workflow, and its tenants.
 fn demands(
     source: &SourceConfig,
     flow: &Flow,
@@ -364,7 +365,7 @@ fn demands(
     let (mut replay, mut approval) = (ReplayPolicy::Deterministic, Approval::Never);
     for tool in tools {
         let Some(Auth { scopes: Some(required), .. }) = &tool.tool.auth else {
-            return Err(format!("nobody may use `{}`", tool.id));
+            return Err(format!("`{}` has no scopes configured, so its calls are denied", tool.id));
         };
         let fresh = required.iter().filter(|scope| held.insert(scope.to_string()));
         scopes.extend(fresh.cloned());
@@ -384,7 +385,7 @@ fn demands(
     set.safety_tier = Some(set.safety_tier.unwrap_or(tier).max(tier));
     set.egress = Some(set.egress.unwrap_or(egress).max(egress));
     set.replay_policy = Some(set.replay_policy.unwrap_or(replay).max(replay));
-    // Steps with approvals of their own request them with their own arguments.
+    // Steps that require approval request it with their arguments.
     set.by_parts = set.approval.is_none_or(|own| own == Approval::Never);
     set.approval = Some(set.approval.unwrap_or(approval).max(approval));
     set.timeout = set.timeout.or(flow.plan.timeout);

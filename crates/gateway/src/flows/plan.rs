@@ -1,6 +1,6 @@
 //! The plan of one workflow, checked as far as possible without its tools.
 //!
-//! Invariant: a step needs only steps that come earlier in the file, so that there are no cycles.
+//! Invariant: a step only depends on earlier steps of the file, so there are no cycles.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -22,20 +22,20 @@ use crate::{
 pub(crate) const MAX_STEPS: usize = 100;
 /// Items of one `for_each`.
 pub(crate) const MAX_ITEMS: usize = 1_000;
-/// Calls of one `for_each` at once.
+/// Concurrent calls of one `for_each`.
 const MAX_PARALLEL_ITEMS: usize = 16;
-/// Calls of one `for_each` at once, where nothing is said.
+/// Default of concurrent calls of one `for_each`.
 const PARALLEL_ITEMS: usize = 4;
 /// Attempts of one call.
 const MAX_ATTEMPTS: u32 = 10;
 /// Longest pause between two attempts.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
-/// Bytes of a step's id, which is part of the ids of its calls.
+/// Bytes of a step's id; it is part of the ids of its calls.
 const MAX_STEP_ID: usize = 24;
 /// Bytes of a workflow's id.
 const MAX_ID: usize = 64;
 
-/// A workflow that makes sense in itself.
+/// A valid workflow, before its tools are known.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) id: String,
@@ -55,9 +55,9 @@ pub(crate) struct Step {
     pub(crate) each: Option<Each>,
     pub(crate) retry: Option<Retry>,
     pub(crate) on_error: OnError,
-    /// Steps that must have ended before this one, all of them earlier.
+    /// Steps that must finish before this one, all of them earlier.
     pub(crate) needs: BTreeSet<usize>,
-    /// The step in whose place this one runs, when that fails.
+    /// The step that this one replaces if that step fails.
     pub(crate) stands_in_for: Option<usize>,
 }
 
@@ -101,7 +101,7 @@ impl Plan {
     /// Builds the plan of `definition`.
     ///
     /// # Errors
-    /// Every problem of the definition.
+    /// Fails with every problem of the definition.
     pub(crate) fn of(definition: &Definition) -> Result<Self, Vec<String>> {
         let mut reader = Reader { problems: Vec::new() };
         let plan = reader.plan(definition);
@@ -242,7 +242,10 @@ impl Reader {
             (None, Some(value), None) => Test::Equals(value.clone()),
             (None, None, Some(value)) => Test::Not(value.clone()),
             _ => {
-                self.complain(place, "expected one of `exists`, `equals` and `not` beside `ref`");
+                self.complain(
+                    place,
+                    "expected one of `exists`, `equals` and `not` in addition to `ref`",
+                );
                 return None;
             }
         };
@@ -365,8 +368,8 @@ fn check_id(id: &str, max: usize) -> Result<(), String> {
     match good {
         true => Ok(()),
         false => Err(format!(
-            "expected 1 to {max} characters of a-z, 0-9, `_` and `-`, with a letter or digit at \
-             both ends"
+            "expected 1 to {max} characters of a-z, 0-9, `_` and `-`, starting and \
+             ending with a letter or digit"
         )),
     }
 }

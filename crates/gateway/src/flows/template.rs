@@ -1,10 +1,10 @@
 //! Templates: JSON values with references. There is no expression language:
 //!
-//! * `{ "$ref": "/steps/find/result/items/0" }` is replaced by the value at that path; `default` or
-//!   `optional` permit that it is missing;
+//! * `{ "$ref": "/steps/find/result/items/0" }` is replaced by the value at that path, which may be
+//!   missing with `default` or `optional`;
 //! * `{ "$text": ["Hello ", { "$ref": "/inputs/name" }] }` joins texts, numbers and booleans;
-//! * `{ "$literal": … }` is replaced by its value without further reading;
-//! * every other value is used as it is.
+//! * `{ "$literal": … }` is replaced by its unprocessed value;
+//! * every other value is used unchanged.
 
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ use crate::flows::value::{Status, StepValue};
 /// A value with references.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Template {
-    /// Nothing in it is a reference.
+    /// A value without references.
     Literal(Value),
     Reference(Reference),
     Text(Vec<Template>),
@@ -32,7 +32,7 @@ pub(crate) struct Reference {
     pub(crate) typed: String,
 }
 
-/// Where a reference begins.
+/// The start of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Root {
     Inputs,
@@ -55,22 +55,22 @@ pub(crate) enum Absent {
     Fails,
     /// The member is left out.
     Omitted,
-    /// This is there instead.
+    /// This value is used instead.
     Default(Value),
 }
 
-/// What references may mean at a place.
+/// The targets of references at a place.
 #[derive(Clone, Copy)]
 pub(crate) struct Names<'a> {
     /// Ids of all steps, in order.
     pub(crate) steps: &'a [&'a str],
-    /// Steps before this one may be referred to.
+    /// Only steps before this one may be targets.
     pub(crate) before: usize,
     /// Whether there is an item.
     pub(crate) item: bool,
 }
 
-/// What references are looked up in.
+/// The values for references.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'a> {
     pub(crate) inputs: &'a Value,
@@ -78,7 +78,7 @@ pub(crate) struct Scope<'a> {
     pub(crate) item: Option<(usize, &'a Value)>,
 }
 
-/// A reference that found nothing.
+/// A reference without a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unresolved(pub(crate) String);
 
@@ -87,7 +87,7 @@ const MAX_DEPTH: usize = 32;
 
 // === reading ===
 
-/// Says where something is wrong, and what.
+/// Reports a place and its problem.
 pub(crate) type Complain<'a> = dyn FnMut(String, String) + 'a;
 
 impl Template {
@@ -144,14 +144,14 @@ impl Template {
         let nothing = || Self::Literal(Value::Null);
         if let Some(literal) = members.get("$literal") {
             if members.len() > 1 {
-                complain(place.to_owned(), "`$literal` stands alone".to_owned());
+                complain(place.to_owned(), "`$literal` must be the only member".to_owned());
             }
-            // Written as an object again, it would be looked into.
+            // A nested object would be processed.
             return Self::Literal(literal.clone());
         }
         if let Some(parts) = members.get("$text") {
             let Some(parts) = parts.as_array().filter(|_| members.len() == 1) else {
-                let message = "`$text` stands alone and is a list of texts and references";
+                let message = "`$text` must be the only member, a list of texts and references";
                 complain(place.to_owned(), message.to_owned());
                 return nothing();
             };
@@ -198,7 +198,7 @@ impl Template {
         matches!(self, Self::Literal(_))
     }
 
-    /// Every reference in it.
+    /// All references in it.
     pub(crate) fn references(&self) -> Vec<&Reference> {
         match self {
             Self::Literal(_) => Vec::new(),
@@ -224,9 +224,9 @@ impl Reference {
                 ("optional", Value::Bool(true)) => absent = Absent::Omitted,
                 ("optional", Value::Bool(false)) => {}
                 _ => {
-                    return Err("a reference is { $ref: \"/inputs/…\" }, with `default` or \
-                                `optional: true` and nothing else; { $literal: … } takes a value \
-                                as it stands"
+                    return Err("a reference is { $ref: \"/inputs/…\" }, and only `default` or \
+                                `optional: true` in addition; { $literal: … } keeps a value \
+                                unchanged"
                         .to_owned());
                 }
             }
@@ -256,7 +256,7 @@ impl Reference {
                 ("text", true) => Ok((Root::Text(at), pointer)),
                 ("status", true) => Ok((Root::Status(at), pointer)),
                 _ => Err(format!(
-                    "of a step there is /steps/{id}/result and what is in it, /steps/{id}/text and \
+                    "a step has /steps/{id}/result and its members, /steps/{id}/text and \
                      /steps/{id}/status"
                 )),
             }
@@ -275,7 +275,7 @@ impl Reference {
         } else if text == "/index" {
             (Root::Index, String::new())
         } else {
-            return Err("a reference begins with /inputs, /steps/STEP/result or, in a step with \
+            return Err("a reference starts with /inputs, /steps/STEP/result or, in a step with \
                         `for_each`, /item or /index"
                 .to_owned());
         };
@@ -291,7 +291,7 @@ impl Reference {
         Ok(Self { root, pointer, absent, typed: text.to_owned() })
     }
 
-    /// The step it depends on.
+    /// The step that it depends on.
     pub(crate) fn step(&self) -> Option<usize> {
         match self.root {
             Root::Result(step) | Root::Text(step) | Root::Status(step) => Some(step),
@@ -331,7 +331,7 @@ impl Reference {
 // === filling in ===
 
 impl Template {
-    /// The value; `None` when it is one optional reference to nothing.
+    /// Fills in the values; `None` if it is one optional reference without a value.
     pub(crate) fn fill(&self, scope: Scope<'_>) -> Result<Option<Value>, Unresolved> {
         Ok(Some(match self {
             Self::Literal(value) => value.clone(),
@@ -444,7 +444,7 @@ mod tests {
             (json!({ "$ref": "/inputs/a", "default": 1, "optional": true }), "", "not both"),
             (json!({ "$text": "x" }), "", "a list"),
             (json!({ "$text": ["x", {}] }), "/$text/1", "not a text"),
-            (json!({ "$literal": 1, "a": 2 }), "", "stands alone"),
+            (json!({ "$literal": 1, "a": 2 }), "", "must be the only member"),
             (deep, &*"/0".repeat(33), "deeply"),
         ] {
             let problems = read(value).unwrap_err();

@@ -4,20 +4,20 @@ use serde::{Deserialize, Serialize, de::Error as _};
 use serde_json::{Value, value::RawValue};
 use toolcrib_core::{call::Outcome, json};
 
-/// The end of a step, as later steps see it.
+/// The result of a step for later steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StepValue {
     pub(crate) status: Status,
-    /// Structured output; without any, the text, read as JSON when it is an object or an array. Of
-    /// a step with `for_each`, an array of those. Absent when nothing came of it.
+    /// Structured output; otherwise the text, parsed as JSON if it is an object or an array. For a
+    /// step with `for_each`, an array of those. Absent if the step produced no result.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub(crate) result: Option<Value>,
-    /// The text blocks, joined by line ends.
+    /// The text blocks, joined by line breaks.
     #[serde(default)]
     pub(crate) text: String,
 }
 
-/// How a step ended.
+/// The outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Status {
@@ -37,7 +37,7 @@ impl Status {
 }
 
 impl StepValue {
-    /// Nothing, for this reason.
+    /// Creates an empty value with this status.
     pub(crate) fn nothing(status: Status) -> Self {
         Self { status, result: None, text: String::new() }
     }
@@ -54,7 +54,7 @@ impl StepValue {
         Self { status: Status::Ok, result: Some(result), text }
     }
 
-    /// Of the calls of a step with `for_each`, in the order of the items.
+    /// Combines the calls of a step with `for_each`, in the order of the items.
     pub(crate) fn of_items(items: Vec<Self>) -> Self {
         let failed = items.iter().any(|item| item.status == Status::Failed);
         let texts: Vec<&str> = items.iter().map(|item| &*item.text).collect();
@@ -65,7 +65,7 @@ impl StepValue {
         }
     }
 
-    /// About how many bytes it takes.
+    /// Its approximate size in bytes.
     pub(crate) fn weight(&self) -> usize {
         self.text.len() + self.result.as_ref().map_or(0, weight)
     }
@@ -90,7 +90,7 @@ fn weight(value: &Value) -> usize {
 }
 
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    // A number that is read as a `Value` can get another text.
+    // Reading a number as a `Value` may change its text.
     let raw = Box::<RawValue>::deserialize(deserializer)?;
     json::parse(raw.get()).map(Some).map_err(D::Error::custom)
 }

@@ -3,13 +3,14 @@
 //! * A server sets calls aside at the store before it makes them, a few at a time. So the calls of all
 //!   servers together never exceed a quota, also when processes are killed or stopped.
 //! * A call counts when it starts. The place of a call that did not start is free for the next one.
-//! * Places that were not needed for [`PAUSE`] are returned, and all of them at the end. Until then
-//!   another server may refuse calls early, up to [`MAX_RESERVED`](toolcrib_core::quota::MAX_RESERVED)
-//!   for each server, and fewer the less of the quota is left. A process that is killed returns none.
-//! * When the store does not answer, calls under a quota are refused once the places are used.
+//! * Places that are unused for [`PAUSE`] are returned, and all of them at shutdown. Until then
+//!   another server may refuse calls early, up to
+//!   [`MAX_RESERVED`](toolcrib_core::quota::MAX_RESERVED) for each server, and fewer the less of
+//!   the quota is left. A killed process cannot return its places.
+//! * While the store is unavailable, calls under a quota are refused after the places are used.
 //!
-//! Invariant (I-79): a call under a quota starts only in a place that the store has set aside.
-//! Invariant: memory is bounded. Only counts without places are forgotten.
+//! Invariant (I-79): a call under a quota starts only in a place set aside at the store. Invariant:
+//! memory is bounded. Only counts without places are forgotten.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -29,9 +30,9 @@ use crate::{background::Services, config::GateConfig, metrics::Limit};
 
 /// How often unused places are returned to the store.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Counts that are held here.
+/// Counts held in memory.
 const MAX_COUNTS: usize = 100_000;
-/// Counts that go to the store at once.
+/// Counts that are sent to the store together.
 const BATCH: usize = 1_000;
 
 /// The calls of a principal under its quota.
@@ -43,7 +44,7 @@ pub struct QuotaReport {
     pub limit: u32,
     /// Calls that it has made today.
     pub used: u64,
-    /// When the next day begins.
+    /// The start of the next day.
     pub resets_at: Timestamp,
 }
 
@@ -53,7 +54,7 @@ pub(crate) enum QuotaError {
     /// Too many calls today.
     #[error("the quota of this day is used up")]
     Exceeded { limit: u32, retry_after: Duration },
-    /// It could not be counted, which is a refusal.
+    /// It could not be counted, so it is refused.
     #[error(transparent)]
     Unavailable(#[from] StoreError),
 }
@@ -70,20 +71,20 @@ pub struct Quotas {
 struct Counts {
     day: Day,
     of: HashMap<QuotaKey, Count>,
-    /// The day before which the store has nothing any more.
+    /// The store has no counts of earlier days.
     forgotten: Day,
 }
 
 #[derive(Default)]
 struct Count {
-    /// The calls that counted at the store when places were set aside last, those included.
+    /// The calls counted at the store when places were last set aside, including these places.
     known: u64,
     /// Places for calls that have not started.
     places: u64,
-    /// When a place was wanted last, in monotonic nanoseconds.
+    /// The last use of a place, in monotonic nanoseconds.
     used_at: u64,
-    /// The quota that was found used up, and when. Until another server may have returned places,
-    /// refusals cost the store nothing.
+    /// The exhausted quota, and when that was found. Until another server may have returned places,
+    /// refusals do not cost a request to the store.
     used_up: Option<(Quota, u64)>,
     /// Locked while places are set aside.
     reserving: Arc<tokio::sync::Mutex<()>>,
@@ -92,20 +93,20 @@ struct Count {
 /// The result of looking for a place.
 enum Place {
     Taken,
-    /// The quota was found used up a moment ago.
+    /// The quota was found exhausted moments ago.
     UsedUp,
     /// Places must be set aside.
     Missing,
 }
 
-/// A call that was counted. Dropped without [`keep`](Self::keep), it is taken back.
+/// A counted call. If it is dropped without [`keep`](Self::keep), the count is reverted.
 #[must_use]
 pub(crate) struct QuotaCharge {
     quotas: Arc<Quotas>,
     places: Vec<(Day, QuotaKey)>,
 }
 
-/// The quotas that a call of `entry` by `principal` falls under.
+/// The quotas for a call of `entry` by `principal`.
 pub(crate) fn quotas_of(
     gate: &GateConfig,
     principal: &Principal,
@@ -127,8 +128,8 @@ fn exceeded(quota: Quota, day: Day, now: Timestamp) -> QuotaError {
 }
 
 impl GateConfig {
-    /// What `principal` may call on a day: the most of what its roles give, and the quota of all where
-    /// none of them says.
+    /// Returns the quota of `principal` for a day: the highest of its roles, or the general one if
+    /// its roles have no quota.
     pub fn quota_of(&self, principal: &Principal) -> Option<Quota> {
         let of_roles = principal.roles.iter().filter_map(|role| self.role_quotas.get(role));
         match of_roles.copied().reduce(|one, other| Some(one?.max(other?))) {
@@ -139,7 +140,7 @@ impl GateConfig {
 }
 
 impl Count {
-    /// Returns the calls that are known to have started.
+    /// The calls that are known to have started.
     fn used(&self) -> u64 {
         self.known.saturating_sub(self.places)
     }
@@ -168,7 +169,7 @@ impl Quotas {
         Arc::new(Self { store, services, counts: Mutex::new(counts), returning })
     }
 
-    /// Returns unused places every second until the gateway ends.
+    /// Returns unused places every second until the gateway stops.
     pub(crate) fn start(self: &Arc<Self>) {
         let quotas = Arc::clone(self);
         self.services.background.every("quotas", PAUSE, move || {
@@ -186,7 +187,8 @@ impl Quotas {
     /// Counts a call of `entry` under all of `quotas`; even over them if `is_granted`.
     ///
     /// # Errors
-    /// [`CallError::RateLimited`] and [`CallError::NotAccountable`]: nothing was counted.
+    /// [`CallError::RateLimited`] and [`CallError::NotAccountable`]; in that case the counts are
+    /// unchanged.
     pub(crate) async fn count(
         self: &Arc<Self>,
         entry: &Entry,
@@ -197,7 +199,7 @@ impl Quotas {
         counted.map_err(|error| self.refused(entry, error))
     }
 
-    /// Fails as [`count`](Self::count) would, and counts nothing.
+    /// Fails as [`count`](Self::count) would, without counting.
     ///
     /// # Errors
     /// As [`count`](Self::count).
@@ -222,7 +224,7 @@ impl Quotas {
         }
     }
 
-    /// The calls that `principal` has made today under its quota in `gate`; `None` when it has none.
+    /// The calls that `principal` has made today under its quota in `gate`; `None` without a quota.
     ///
     /// # Errors
     /// [`StoreError`]: the count is unknown.
@@ -238,13 +240,13 @@ impl Quotas {
         Ok(Some(QuotaReport { limit: quota.calls(), used, resets_at }))
     }
 
-    /// Counts a call under all of `quotas`, or under none; beyond them if `is_granted`.
+    /// Counts a call under all of `quotas` in one step; even over them if `is_granted`.
     pub(crate) async fn take(
         self: &Arc<Self>,
         quotas: &[(QuotaKey, Quota)],
         is_granted: bool,
     ) -> Result<QuotaCharge, QuotaError> {
-        // Most calls have no quota, and take no lock.
+        // Most calls have no quota, and need no lock.
         let mut charge = QuotaCharge { quotas: Arc::clone(self), places: Vec::new() };
         for (key, quota) in quotas {
             let day = self.place(key, *quota, is_granted).await?;
@@ -253,7 +255,7 @@ impl Quotas {
         Ok(charge)
     }
 
-    /// Takes a place of `key`, after setting some aside if there is none, and returns its day.
+    /// Takes a place of `key`, sets places aside if necessary, and returns its day.
     async fn place(
         self: &Arc<Self>,
         key: &QuotaKey,
@@ -275,7 +277,7 @@ impl Quotas {
                 (day, Place::UsedUp, _) => return used_up(day),
                 (_, Place::Missing, reserving) => reserving,
             };
-            // Of several calls at once the first one sets places aside for all.
+            // Of several concurrent calls, the first one sets places aside for all.
             let _one = reserving.lock_owned().await;
             let day = match take()? {
                 (day, Place::Taken, _) => return Ok(day),
@@ -297,7 +299,8 @@ impl Quotas {
         }
     }
 
-    /// Sets places of `key` aside, and returns how many. A call that `is_granted` has one in any case.
+    /// Sets places of `key` aside, and returns their number. A call that `is_granted` always gets
+    /// one.
     async fn reserve(
         &self,
         day: Day,
@@ -321,7 +324,7 @@ impl Quotas {
         Ok(reserved.granted)
     }
 
-    /// Whether a call would be within `quotas` now. Counts nothing.
+    /// Whether a call would be within `quotas` now, without counting it.
     pub(crate) async fn check(&self, quotas: &[(QuotaKey, Quota)]) -> Result<(), QuotaError> {
         for (key, quota) in quotas {
             let used = self.used(key).await?;
@@ -333,7 +336,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// Returns the calls that count today, without the places of this server.
+    /// The calls that count today, without the places of this server.
     async fn used(&self, key: &QuotaKey) -> Result<u64, StoreError> {
         let day = {
             let mut counts = self.counts.lock();
@@ -347,7 +350,7 @@ impl Quotas {
         Ok(stored.saturating_sub(places))
     }
 
-    /// Returns the places of the counts that were not wanted after `idle`.
+    /// Returns the places of counts that are unused since `idle`.
     async fn return_places(&self, idle: u64) -> Result<(), StoreError> {
         let _in_order = self.returning.lock().await;
         loop {
@@ -365,7 +368,7 @@ impl Quotas {
         self.forget().await
     }
 
-    /// Returns all places. For the end.
+    /// Returns all places, at shutdown.
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
         self.return_places(u64::MAX).await
     }
@@ -395,7 +398,8 @@ impl Quotas {
 }
 
 impl Counts {
-    /// Begins the day `today`, if it is a later one. Places of an earlier day are of no use.
+    /// Starts the day `today` if it is later than the current one. Places of an earlier day are
+    /// useless.
     fn turn(&mut self, today: Day) {
         if today > self.day {
             self.day = today;
@@ -403,7 +407,6 @@ impl Counts {
         }
     }
 
-    /// Returns the count of `key`.
     fn count(&mut self, key: &QuotaKey) -> Result<&mut Count, StoreError> {
         if !self.of.contains_key(key) && self.of.len() >= MAX_COUNTS {
             let is_needed =
@@ -417,8 +420,8 @@ impl Counts {
         Ok(self.of.entry(key.clone()).or_default())
     }
 
-    /// Takes the places of some counts that were not wanted after `idle`. Returns them as numbers to
-    /// add at the store.
+    /// Takes the places of some counts that are unused since `idle`. Returns them as numbers to add
+    /// at the store.
     fn take_places(&mut self, idle: u64) -> Vec<(QuotaKey, i64)> {
         let idle = self.of.iter_mut().filter(|(_, it)| it.places > 0 && it.used_at <= idle);
         idle.take(BATCH)
@@ -432,7 +435,7 @@ impl Counts {
 }
 
 impl QuotaCharge {
-    /// The call started.
+    /// Keeps the count, because the call started.
     pub(crate) fn keep(mut self) {
         self.places.clear();
     }

@@ -1,7 +1,7 @@
 //! Token buckets in this process.
 //!
-//! Invariant: memory is bounded. Only buckets that are full again are forgotten, because forgetting
-//! any other would reset a limit; when a shard has no full bucket left, the call is refused.
+//! Invariant: memory is bounded. Only full buckets are forgotten, because forgetting any other
+//! would reset a limit. If a shard has no full bucket left, the call is refused.
 
 use std::{
     collections::HashMap,
@@ -26,7 +26,7 @@ use crate::{
     metrics::{Limit, Metrics},
 };
 
-/// Enough that callers on two to sixty-four cores seldom meet.
+/// Enough that callers on two to sixty-four cores rarely contend.
 const SHARDS: usize = 64;
 /// Buckets in one shard: 1 million in all, about 100 bytes each.
 const MAX_PER_SHARD: usize = 16_384;
@@ -42,7 +42,7 @@ pub struct MemoryLimiter {
 }
 
 impl MemoryLimiter {
-    /// An empty limiter that reads `clock`.
+    /// Creates an empty limiter that reads `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self::with_capacity(clock, MAX_PER_SHARD)
     }
@@ -121,7 +121,7 @@ impl RateLimits {
         }
     }
 
-    /// Fills every bucket of `tenant`.
+    /// Refills every bucket of `tenant`.
     ///
     /// # Errors
     /// [`StoreError`]: the limiter is unavailable.

@@ -1,4 +1,4 @@
-//! Rate limits that several servers share, and the rule while they cannot be reached.
+//! Rate limits that several servers share, and the rule while they are unreachable.
 
 use std::{
     sync::{
@@ -18,18 +18,18 @@ use toolcrib_core::{
 
 use crate::{config::OnOutage, limits::rate_limit::MemoryLimiter};
 
-/// The longest wait for an answer.
+/// The longest wait for a response.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// For how long after a failure the shared limits are not asked, so that not every call waits.
+/// Pause after a failure during which the shared limits are not used, so that not every call waits.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A limiter that several servers share.
 pub(crate) struct SharedLimiter {
     shared: Arc<dyn RateLimiter>,
-    /// The limiter meanwhile; `None` refuses the calls.
+    /// The limiter during an outage; `None` refuses the calls.
     local: Option<MemoryLimiter>,
     clock: Arc<dyn Clock>,
-    /// The monotonic time from which on the shared limits are asked again.
+    /// The monotonic time from which the shared limits are used again.
     asked_from: AtomicU64,
     is_out: AtomicBool,
 }
@@ -49,10 +49,10 @@ impl SharedLimiter {
         Self { shared, local, clock, asked_from: AtomicU64::new(0), is_out: AtomicBool::new(false) }
     }
 
-    /// Asks the shared limits.
+    /// Requests a token from the shared limits.
     ///
     /// # Errors
-    /// As [`RateLimiter::take`]; also when they took too long or have just failed.
+    /// As [`RateLimiter::take`]; also if they took too long or have just failed.
     async fn ask(&self, key: LimitKey<'_>, rate: Rate) -> Result<(), LimitError> {
         let now = self.clock.monotonic_nanos();
         if now < self.asked_from.load(Ordering::Relaxed) {

@@ -1,11 +1,11 @@
 //! The metrics of calls, by tool, source, tenant, surface and result.
 //!
 //! Invariant: labels are closed sets, ids of configured sources and of tools that they offer, and
-//! tenants of keys or of the configuration. Nothing that a caller or an upstream writes during a call
-//! becomes a label.
+//! tenants of keys or of the configuration. Text of a caller or an upstream in a call never becomes
+//! a label.
 //!
 //! Invariant: the number of series is bounded. At most [`MAX_SERIES`] have the label of a tool or a
-//! tenant; the others have one for each source, surface and result.
+//! tenant; the others are one for each source, surface and result.
 
 use std::{
     collections::HashSet,
@@ -44,12 +44,12 @@ pub const MAX_SERIES: usize = 10_000;
 
 /// The common label of the tools without a separate label.
 const OTHER: &str = "other";
-/// The common label of the tenants without a separate label. No tenant has a name with a space.
+/// The common label of the tenants without a separate label. Tenant names have no spaces.
 const OTHER_TENANTS: &str = "other tenants";
-/// The label of the tool and the source of a call that leads to no tool that its caller may use.
+/// The label of the tool and the source of a call without a tool that its caller may use.
 const NONE: &str = "none";
 
-/// The bounds of the run time in seconds: from a local echo to the longest sensible tool.
+/// The bounds of the run time in seconds: from a local echo to the longest reasonable tool.
 const BOUNDS: [f64; 18] = [
     0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
     60.0, 300.0, 900.0,
@@ -68,10 +68,10 @@ struct CallLabels {
     result: &'static str,
 }
 
-/// The labels of an exemplar: the id that leads to the call.
+/// The labels of an exemplar: the id of the call.
 type ExemplarLabels = [(&'static str, String); 1];
 
-/// One call that has ended.
+/// One completed call.
 pub(crate) struct FinishedCall<'a> {
     pub(crate) surface: Surface,
     pub(crate) principal: &'a Principal,
@@ -92,24 +92,24 @@ pub(super) struct CallMetrics {
     seconds: Family<SourceLabels, HistogramWithExemplars<ExemplarLabels>>,
     running: Family<SourceLabels, Gauge>,
     rules: ArcSwap<LabelRules>,
-    /// The tools with a label of their own.
+    /// The tools with a separate label.
     tools: Handles<ToolId, Arc<ToolSeries>>,
-    /// The tenants with a label of their own.
+    /// The tenants with a separate label.
     tenants: Handles<TenantId, ()>,
     sources: Handles<SourceId, Arc<SourceSeries>>,
-    /// Calls that lead to no tool.
+    /// Calls without a tool.
     none: ToolSeries,
     /// The series with the label of a tool or a tenant.
     labelled: AtomicUsize,
-    /// Held while a labelled series, tool or tenant is added, so that no bound is exceeded.
+    /// Held while a labelled series, tool or tenant is added, to respect the bounds.
     adding: Mutex<()>,
 }
 
-/// Which labels there may be.
+/// The rules for labels.
 struct LabelRules {
     config: MetricsConfig,
-    /// The tenants that the configuration names. Only these can become a label by a token, because an
-    /// issuer may name any tenant.
+    /// The tenants in the configuration. Among tenants of tokens, only these can become a label,
+    /// because an issuer may name any tenant.
     tenants: HashSet<TenantId>,
 }
 
@@ -117,10 +117,10 @@ struct LabelRules {
 pub(super) struct SourceSeries {
     pub(super) running: Gauge,
     seconds: HistogramWithExemplars<ExemplarLabels>,
-    /// The same, because those of the library cannot be read.
+    /// The same values, because those of the library cannot be read.
     times: Times,
     last_exemplar: AtomicU64,
-    /// The tools without a label of their own.
+    /// The tools without a separate label.
     other: ToolSeries,
 }
 
@@ -156,7 +156,7 @@ impl CallMetrics {
         }
     }
 
-    /// Takes over the labels of `config`. Other rules begin all series anew.
+    /// Applies the labels of `config`. Changed rules reset all series.
     pub(super) fn configure(&self, config: &Config) {
         let rules = LabelRules { config: config.metrics.clone(), tenants: named_tenants(config) };
         let _adding = self.adding.lock();
@@ -171,7 +171,7 @@ impl CallMetrics {
         }
     }
 
-    /// Frees the places of tools for which `exists` is false, if there is no place left.
+    /// Frees the places of tools that do not exist, if the table is full.
     pub(super) fn retain_tools(&self, exists: impl Fn(&ToolId) -> bool) {
         let Labelled::First(most) = self.rules.load().config.tools else { return };
         if most == 0 || self.tools.len() < most {
@@ -183,7 +183,7 @@ impl CallMetrics {
         }
     }
 
-    /// Removes the series of `source`, which has left the configuration.
+    /// Removes the series of `source`, after it left the configuration.
     pub(super) fn remove_source(&self, source: &SourceId) {
         let _adding = self.adding.lock();
         for (_, series) in self.tools.retain(|_, tool| tool.source != source.as_str()) {
@@ -255,7 +255,7 @@ impl CallMetrics {
         }
     }
 
-    /// Counts a call in `series`; without a place for another labelled series, in `other`.
+    /// Counts a call in `series`; if the table is full, in `other`.
     fn count(
         &self,
         series: &ToolSeries,
@@ -282,7 +282,7 @@ impl CallMetrics {
         counter.inc();
     }
 
-    /// The series of a tool with a label of its own.
+    /// The series of a tool with a separate label.
     fn tool(&self, entry: &Entry) -> Option<Arc<ToolSeries>> {
         if let Some(tool) = self.tools.get(&entry.id) {
             return Some(tool);
@@ -302,7 +302,7 @@ impl CallMetrics {
         Some(self.tools.insert(entry.id.clone(), Arc::new(series)))
     }
 
-    /// The tenant of `principal`, if it has a label of its own.
+    /// The tenant of `principal`, if it has a separate label.
     fn tenant(&self, principal: &Principal) -> Option<TenantId> {
         let tenant = &principal.tenant;
         if self.tenants.get(tenant).is_some() {
@@ -343,7 +343,7 @@ fn named_tenants(config: &Config) -> HashSet<TenantId> {
 // === impl SourceSeries ===
 
 impl SourceSeries {
-    /// Returns how many calls ran and how long they took.
+    /// Summarizes the calls that ran and their run times.
     pub(super) fn latency(&self) -> Option<Summary> {
         self.times.summary()
     }

@@ -4,7 +4,7 @@ use std::{borrow::Borrow, collections::HashMap, hash::Hash};
 
 use arc_swap::ArcSwap;
 
-/// A map that is read without a lock and seldom changed: each change copies it.
+/// A map for lock-free reads and rare changes: each change copies it.
 #[derive(Debug)]
 pub(super) struct Handles<K, V>(ArcSwap<HashMap<K, V>>);
 
@@ -23,7 +23,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Handles<K, V> {
         self.0.load().get(key).cloned()
     }
 
-    /// Returns the value of `key`, which `make` creates if there is none.
+    /// Returns the value of `key`; if it is missing, `make` creates it.
     pub(super) fn get_or_insert(&self, key: &K, make: impl FnOnce() -> V) -> V {
         if let Some(found) = self.get(key) {
             return found;

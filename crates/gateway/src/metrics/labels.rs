@@ -5,8 +5,8 @@ use std::fmt;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use toolcrib_core::id::SourceId;
 
-/// The surface that a request came in by. Its names are constants of the program, so the number of
-/// labels is bounded.
+/// The surface of a request. Its names are constants of the program, so the number of labels is
+/// bounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Surface {
     name: &'static str,

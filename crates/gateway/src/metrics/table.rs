@@ -7,7 +7,7 @@ use MetricKind::{Counter, Gauge, Histogram, Info};
 /// A metric, for the documentation. The exposition omits metrics without a value.
 #[derive(Debug, Clone, Copy)]
 pub struct MetricDescription {
-    /// Its name without `toolcrib_` and without the endings of its kind.
+    /// Its name without `toolcrib_` and without the suffixes of its kind.
     pub name: &'static str,
     /// Its kind.
     pub kind: MetricKind,
@@ -20,13 +20,13 @@ pub struct MetricDescription {
 /// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricKind {
-    /// A number that only grows, with the ending `_total`.
+    /// A number that only grows, with the suffix `_total`.
     Counter,
     /// A number that grows and shrinks.
     Gauge,
     /// Observations in buckets: `_bucket`, `_sum` and `_count`.
     Histogram,
-    /// Labels without a number, with the ending `_info`.
+    /// Labels without a number, with the suffix `_info`.
     Info,
 }
 
@@ -177,7 +177,7 @@ pub const METRICS: &[MetricDescription] = &[
         "End of the validity of the server's certificate, in seconds since 1970",
     ),
     metric("catalog_generation", Gauge, &[], "Number of the current catalog"),
-    metric("task_failures", Counter, &["task"], "Background tasks that panicked or ended early"),
+    metric("task_failures", Counter, &["task"], "Background tasks that panicked or stopped early"),
     metric("tasks_down", Gauge, &["task"], "Failed background tasks that are not running"),
     metric("panics", Counter, &[], "Panics in this process"),
     metric("record_checkpoints", Counter, &[], "Signed checkpoints"),
@@ -222,7 +222,7 @@ pub const METRICS: &[MetricDescription] = &[
 // === impl MetricKind ===
 
 impl MetricKind {
-    /// Returns the kind as OpenMetrics names it.
+    /// The name of the kind in OpenMetrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -232,7 +232,7 @@ impl MetricKind {
         }
     }
 
-    /// Returns the endings of the names of its samples.
+    /// The suffixes of the names of its samples.
     pub fn endings(self) -> &'static [&'static str] {
         match self {
             Self::Counter => &["_total"],
@@ -243,13 +243,12 @@ impl MetricKind {
     }
 }
 
-/// Registers `metric` under its name in [`METRICS`], with the meaning from there.
+/// Registers `metric` under its name in [`METRICS`], with the meaning from that table.
 pub(super) fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, metric: M) -> M {
     registry.register(name, meaning(name), metric.clone());
     metric
 }
 
-/// Returns the meaning of the metric `name`.
 pub(super) fn meaning(name: &str) -> &'static str {
     let found = METRICS.iter().find(|it| it.name == name);
     found.map(|it| it.meaning).unwrap_or_default()

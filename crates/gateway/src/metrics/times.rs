@@ -1,5 +1,5 @@
-//! Histograms of durations that every request or call adds to. Those of the library take a lock for
-//! each observation, which all threads would share.
+//! Lock-free histograms of durations. Those of the library take a lock for each observation, which
+//! all threads would share.
 
 use std::{
     fmt,
@@ -27,7 +27,7 @@ pub(super) struct Times(Arc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// Observations up to each bound, without those up to the one before.
+    /// Observations up to each bound, excluding the lower bounds.
     buckets: [AtomicU64; BOUNDS.len()],
     /// Observations above the last bound.
     above: AtomicU64,
@@ -56,8 +56,8 @@ pub(super) struct Summary {
 }
 
 impl Times {
-    /// Returns the number of observations and two quantiles, interpolated inside their buckets; `None`
-    /// without an observation.
+    /// Summarizes the number of observations and two quantiles, interpolated inside their buckets;
+    /// `None` without an observation.
     pub(super) fn summary(&self) -> Option<Summary> {
         let counts: Vec<u64> = self.0.buckets.iter().map(|it| it.load(Ordering::Relaxed)).collect();
         let above = self.0.above.load(Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl Times {
                 }
                 (below, from) = (below + inside, bound);
             }
-            // Above the last bound nothing more is known.
+            // Above the last bound, only the bound is known.
             Duration::from_secs_f64(from)
         };
         Some(Summary { count, p50: quantile(0.5), p95: quantile(0.95) })

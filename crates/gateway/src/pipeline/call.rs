@@ -1,17 +1,16 @@
 //! The nine steps of a call.
 //!
-//! Invariant (I-7): calls are authorized by the decision that also makes lists.
-//! Invariant (I-9, I-81): before the permit nothing runs whose cost depends on the arguments, and a name
-//! that leads to no visible tool takes the same path whether or not such a tool exists.
-//! Invariant (I-12): denied calls take no token, so limits come after authorization.
-//! Invariant (I-18): a call starts only after its opening event is durable.
-//! Invariant (I-22): from the opening event on, the call runs to its end. A caller that disconnects
-//! cancels it, and the closing event is still written.
-//! Invariant (I-23): every step uses the snapshot of the request. Only a call that has waited for
-//! approval continues in the snapshot in which it was authorized again.
-//! Invariant (I-111): a call that another server has recorded as interrupted is not answered as a
-//! success, and one that starts late, as after a pause of the process, is authorized again.
-//! Invariant (I-94): spans observe the steps; no step waits for one.
+//! Invariant (I-7): calls are authorized by the decision that also makes lists. Invariant (I-9,
+//! I-81): work whose cost depends on the arguments starts only after the permit, and a name without
+//! a visible tool takes the same path whether or not the tool exists. Invariant (I-12): denied
+//! calls take no token: limits come after authorization. Invariant (I-18): a call starts only after
+//! its opening event is durable. Invariant (I-22): after the opening event, the call runs to
+//! completion. A caller that disconnects cancels it, and the closing event is still written.
+//! Invariant (I-23): every step uses the snapshot of the request. Only a call after a wait for
+//! approval continues in the snapshot of its second authorization. Invariant (I-111): a call
+//! recorded as interrupted by another server never reports success, and a call that starts late, as
+//! after a pause of the process, is authorized again. Invariant (I-94): spans observe the steps,
+//! and never delay one.
 
 use std::{
     any::Any,
@@ -70,9 +69,9 @@ pub(super) struct Call {
     pub(super) charge: Option<Arc<dyn Any + Send + Sync>>,
     /// The interaction that it belongs to.
     pub(super) guard: Option<InteractionGuard>,
-    /// The step of a workflow that it is.
+    /// Its step, if it is part of a workflow.
     pub(super) step: Option<StepContext>,
-    /// When it began, in monotonic nanoseconds.
+    /// Its start, in monotonic nanoseconds.
     began: u64,
     /// How long it has waited for an approval, in nanoseconds.
     waited: AtomicU64,
@@ -86,18 +85,18 @@ pub(super) struct NamedTool<'a> {
     pub(super) scope: CatalogScope,
 }
 
-/// A call that its caller may make: steps 1 and 2.
+/// A call that its caller may make (after steps 1 and 2).
 pub(super) struct AuthorizedCall {
     pub(super) target: Target,
     permit: Permit,
     identity: CallIdentity,
 }
 
-/// A call that may start: steps 1 to 5.
+/// A call that may start (after steps 1 to 5).
 struct AdmittedCall {
     /// The target, in the snapshot in which the call runs.
     target: Target,
-    /// The quotas that count it; given back unless it starts.
+    /// The quotas that count it; released unless the call starts.
     counted: QuotaCharge,
     /// Whether it uses a grant.
     is_granted: bool,
@@ -127,7 +126,7 @@ impl Pipeline {
         }
     }
 
-    /// Steps 1 and 2: resolves the tool in what the caller sees, and authorizes the call.
+    /// Steps 1 and 2: resolves the tool among those visible to the caller, and authorizes the call.
     pub(super) async fn authorize(
         &self,
         principal: &Principal,
@@ -153,7 +152,7 @@ impl Pipeline {
             }
             Err(denied) => {
                 let error = match denied {
-                    // Lists show the tool, so a denial of the call reveals nothing.
+                    // Lists show the tool, so this denial reveals no secret.
                     Denied::Arguments => audit::forbidden(&target.entry, &denied),
                     _ if snapshot.gate.denied_calls == DeniedCalls::Forbidden => {
                         audit::forbidden(&target.entry, &denied)
@@ -207,7 +206,7 @@ impl Pipeline {
         identity: &mut CallIdentity,
         call: &Call,
     ) -> Result<AdmittedCall, CallError> {
-        // 3. limit, unless the call that requested the approval has taken the token
+        // 3. limit, unless the token was taken when the approval was requested
         let gate = self.approvals.gate(principal, &target.entry, &call.input).await?;
         if !gate.is_paid() {
             let step = call.span.begin_step("toolcrib.limit");
@@ -260,7 +259,7 @@ impl Pipeline {
         Ok(AdmittedCall { target, counted, is_granted, hang_up })
     }
 
-    /// Steps 6 to 9: record, run, record, answer.
+    /// Steps 6 to 9: record, run, record, respond.
     async fn run(
         &self,
         admitted: AdmittedCall,
@@ -275,7 +274,7 @@ impl Pipeline {
         let attempt = span.attempt(&target.entry);
         let mut context = attempt.context().cloned();
         if is_granted {
-            // Approvers do not see what else the trace carries, such as `baggage` (I-102).
+            // Approvers do not see the rest of the trace metadata, such as `baggage` (I-102).
             meta.clear();
             context = context.map(TraceContext::without_state);
         }
@@ -303,7 +302,7 @@ impl Pipeline {
         let cancelled = hang_up.clone();
         let completing = self.services.background.complete(async move {
             let _until_the_end = (charge, guard);
-            // 6. record that it starts, or do not start
+            // 6. record the start, or do not start
             let id = identity.call.clone();
             let recording = span.begin_step("toolcrib.record");
             let started = recording.close(audit.started(identity).await)?;
@@ -321,7 +320,7 @@ impl Pipeline {
                 }
             }
 
-            // 7. run; a workflow ends after its steps
+            // 7. run; a workflow finishes after its steps
             let parent = step.as_ref().map(|step| step.parent.clone());
             let deadline = approvals.pauses().deadline(is_workflow.then_some(&id), parent.as_ref());
             let steps = is_workflow.then(|| {
@@ -350,7 +349,7 @@ impl Pipeline {
                 keep.keep(&id, execution.result.as_ref()).await;
             }
 
-            // 8. record how it ended
+            // 8. record the result
             let result = execution.result.as_ref();
             let recording = span.begin_step("toolcrib.record");
             let end = audit.finished(started, result, execution.duration, egress.take()).await;
@@ -362,7 +361,7 @@ impl Pipeline {
             Ok(execution)
         });
 
-        // 9. answer
+        // 9. respond
         let _cancel_when_dropped: DropGuard = hang_up.drop_guard();
         match completing.await {
             Ok(Ok(execution)) => execution,
@@ -376,7 +375,7 @@ impl Pipeline {
         input.hash(&self.services.arguments_hash).to_owned()
     }
 
-    /// The report of a call that was refused in steps 1 and 2.
+    /// The report of a call refused in steps 1 and 2.
     pub(super) fn refused(
         &self,
         principal: &Principal,
@@ -388,7 +387,7 @@ impl Pipeline {
         self.finished(principal, call.run.clone(), call.id.clone(), call.surface, None, execution)
     }
 
-    /// Counts and logs a call that has ended.
+    /// Counts and logs a completed call.
     fn finished(
         &self,
         principal: &Principal,
@@ -423,7 +422,7 @@ impl Pipeline {
         CallReport { run_id, call_id, entry, result, duration }
     }
 
-    /// Records a call of a name that leads to no tool that `principal` may use. Returns its error.
+    /// Records a call of a name without a tool that `principal` may use. Returns its error.
     fn miss(&self, principal: &Principal, miss: Miss, call: &Call) -> CallError {
         let denied = miss.disclosed(principal);
         let error = match (&miss.entry, denied) {
@@ -436,8 +435,8 @@ impl Pipeline {
         error
     }
 
-    /// Records a call that does not start, or counts it if its caller has been refused too often for an
-    /// event of its own. Returns its error.
+    /// Records a refused call, or only counts it after too many refusals of its caller. Returns its
+    /// error.
     async fn refuse(
         &self,
         mut identity: CallIdentity,
@@ -514,7 +513,8 @@ impl Call {
     }
 }
 
-/// A call that starts later than a confirmation of its caller counts, as after a pause of this process.
+/// A call that starts after the confirmation of its caller has expired, as after a pause of this
+/// process.
 struct LateCall<'a> {
     services: &'a Services,
     approvals: &'a Approvals,
@@ -524,8 +524,8 @@ struct LateCall<'a> {
 // === impl LateCall ===
 
 impl LateCall<'_> {
-    /// Checks that the caller may still make the call, and that no other server has closed it as one
-    /// of a dead process (I-111).
+    /// Checks that the caller may still make the call, and that it was not closed by another server
+    /// as a call of a dead process (I-111).
     async fn check(
         &self,
         principal: &Principal,
@@ -539,21 +539,21 @@ impl LateCall<'_> {
             Ok(true) => Ok(()),
             Ok(false) => Err(CallError::NotAccountable("recorded")),
             Err(error) => {
-                tracing::error!(%error, "a call was refused because its record may have ended");
+                tracing::error!(%error, "a call was refused because its record may already be closed");
                 Err(CallError::NotAccountable("recorded"))
             }
         }
     }
 }
 
-/// The error of a call of this process that another server has recorded as interrupted. A repetition
-/// under the same idempotency key is answered in the same words.
+/// The error of a call of this process that another server has recorded as interrupted. A
+/// repetition under the same idempotency key gets the same error.
 pub(super) fn interrupted() -> CallError {
-    let detail = "the process that ran it ended";
+    let detail = "the process that ran it stopped";
     CallError::Upstream(UpstreamError::new(UpstreamErrorKind::Interrupted, detail))
 }
 
-/// Compiles a large schema before its first use, where that does not keep other requests waiting.
+/// Compiles a large schema before its first use, on a thread that delays no other requests.
 async fn prepare_check(entry: &Arc<Entry>) {
     if entry.arguments.is_prepared() {
         return;
@@ -568,7 +568,7 @@ async fn prepare_check(entry: &Arc<Entry>) {
 /// Checks that the arguments are an object that fits the schema.
 ///
 /// # Errors
-/// Every violation.
+/// Fails with every violation.
 fn validate(entry: &Entry, value: &Value) -> Result<(), Vec<Violation>> {
     let mut violations = entry.arguments.check(value).err().unwrap_or_default();
     if violations.is_empty() && !value.is_object() {

@@ -1,4 +1,4 @@
-//! Running one call: deadline, cancellation, cap, and no panic that escapes.
+//! Runs one call: with deadline, cancellation, size limit and caught panics.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,18 +14,18 @@ use toolcrib_core::{
 
 use crate::{approvals::pause::Deadline, breaker::Breaker};
 
-/// The end of a call that was admitted.
+/// The result of an admitted call.
 pub(crate) struct Execution {
     /// The result of the tool, or the error.
     pub(crate) result: Result<Outcome, CallError>,
-    /// How long the tool ran; `None` when it never started.
+    /// How long the tool ran; `None` if it never started.
     pub(crate) duration: Option<Duration>,
-    /// How long its source had it, which may be to no avail.
+    /// Time spent in the source, including failed attempts.
     pub(crate) invoked: Duration,
 }
 
 impl Execution {
-    /// The end of a call that never started.
+    /// The result of a call that never started.
     pub(super) fn not_started(error: CallError) -> Self {
         Self { result: Err(error), duration: None, invoked: Duration::ZERO }
     }
@@ -33,7 +33,7 @@ impl Execution {
 
 /// The conditions that stop a call early.
 pub(crate) struct StopConditions<'a> {
-    /// Its deadline, which pauses while a step of it waits for approval.
+    /// Its deadline, which pauses while one of its steps waits for approval.
     pub(crate) deadline: Deadline<'a>,
     /// Fires when the caller disconnects.
     pub(crate) cancelled: &'a CancellationToken,
@@ -41,8 +41,8 @@ pub(crate) struct StopConditions<'a> {
     pub(crate) clock: &'a dyn Clock,
 }
 
-/// Runs `call` at `source` until it ends or one of the conditions stops it. Dropping the source's future
-/// cancels the call at the upstream.
+/// Runs `call` at `source` until it finishes or one of the conditions stops it. Dropping the
+/// source's future cancels the call at the upstream.
 pub(crate) async fn run(
     source: Option<Arc<dyn Source>>,
     breaker: Option<Arc<Breaker>>,

@@ -1,19 +1,22 @@
-//! Idempotent calls: the same call under the same key runs once, and gets the first answer again.
+//! Idempotent calls: the same call under the same key runs once, and a repetition gets the stored
+//! answer.
 //!
 //! * A key belongs to a (tenant, principal) and to a *space*, which names the format of its stored
-//!   answers. Calls of other principals are out of its reach.
-//! * Equal calls at the same time run once and all get the answer. An idempotent call continues to its
-//!   end or its deadline when its caller disconnects, because the caller may come back for the answer.
-//!   (A call without a key ends with its caller, I-22.)
-//! * Answers are stored for `[gate] idempotency_ttl`, within bounds: a principal that needs room loses
-//!   its own oldest answers, and no principal loses an answer to one that holds more. They are held in
-//!   memory, and with an [`IdempotencyStore`] also stored there, sealed, before the caller is answered.
+//!   answers. It never affects calls of other principals.
+//! * Equal calls at the same time run once and all get the answer. An idempotent call continues to
+//!   its result or its deadline if its caller disconnects, because the caller may return for the
+//!   answer. (A call without a key is cancelled, I-22.)
+//! * Answers are stored for `[gate] idempotency_ttl`, within bounds: a principal that needs room
+//!   loses its oldest answers, and never displaces answers of a principal that has fewer. They are
+//!   held in memory, and with an [`IdempotencyStore`] also stored there, sealed, before the caller
+//!   is answered.
 //! * A call is claimed in the store before it starts. A call whose process died is answered with
-//!   [`Interrupted`](UpstreamErrorKind::Interrupted), always in the same words, and not repeated unless
-//!   the operator says that its tool may be repeated. A call that the record shows not to have run may
+//!   [`Interrupted`](UpstreamErrorKind::Interrupted), always with the same text, and only repeated
+//!   if the operator allows it for the tool. If the record shows that a call has not run, it may
 //!   run.
-//! * Only answers of tools that ran are stored: refusals are answered anew, and so is a call whose answer
-//!   says that it may be repeated. A tool that requested input has not ended, so nothing is stored.
+//! * Only answers of tools that ran are stored: refusals are evaluated again, and so is a call
+//!   whose answer allows a repetition. An answer is not stored if the tool requested input, because
+//!   the call is unfinished.
 //! * A repeated call is resolved and authorized again before it gets the stored answer.
 
 mod table;
@@ -46,54 +49,54 @@ pub use toolcrib_core::idempotency::KEPT_FOR;
 /// Longest key, in bytes.
 pub const MAX_KEY: usize = 256;
 
-/// A caller's own name for one call.
+/// A caller's name for one call.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientKey<'a> {
-    /// Whose answers these are, for example `otc`. Fixed by the surface.
+    /// The format of the answers, for example `otc`. Fixed by the surface.
     pub space: &'static str,
-    /// What the caller sent: 1 to [`MAX_KEY`] bytes.
+    /// The text of the caller: 1 to [`MAX_KEY`] bytes.
     pub text: &'a str,
 }
 
-/// A call under a key that came to an end.
+/// A completed call under a key.
 #[derive(Debug, Clone)]
 pub enum IdempotentOutcome {
-    /// It ran, or was refused, for this request or for an equal one that came just before.
+    /// It ran, or was refused, for this request or for an equal concurrent one.
     Report(Arc<CallReport>),
     /// It ran earlier.
     Kept(StoredAnswer),
 }
 
-/// Why a call under a key was not made. Nothing ran.
+/// Why a call under a key was not made. The tool did not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IdempotencyError {
-    /// Empty or too long.
+    /// The key is empty or too long.
     #[error("must have 1 to 256 characters")]
     Unusable,
     /// The key has been used for another tool or other arguments.
     #[error("has been used for another call; use a new one for every call")]
     Conflict,
-    /// The call was made, but its answer was too large to be kept.
+    /// The call was made, but its answer was too large to keep.
     #[error("has been used, and the answer was too large to be kept; the call was not repeated")]
     Spent,
-    /// Too many calls of this caller run under keys.
+    /// Too many calls of this caller are running under keys.
     #[error("cannot be taken now: too many calls are running; try again later")]
     Busy,
-    /// The call runs in another process.
+    /// The call is running in another process.
     #[error("is that of a call that runs now in another process; try again later")]
     Running,
 }
 
-/// How often old answers are looked for.
+/// How often expired answers are removed.
 const SWEEP: Duration = Duration::from_secs(60);
-/// How often ends that the store did not take are stored again.
+/// How often the storing of results is retried after a failure of the store.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Bytes of answers that wait to be stored. Beyond it no call under a key starts, because an answer
-/// cannot be refused any more when its tool has run.
+/// Bytes of answers that wait to be stored. Above this, calls under a key are refused before they
+/// start, because later their answers could not be.
 const STORING: usize = 64 << 20;
 
-/// The idempotent calls that run, and the stored answers.
+/// The running idempotent calls, and the stored answers.
 pub(crate) struct Idempotency {
     store: Arc<dyn IdempotencyStore>,
     services: Services,
@@ -103,10 +106,10 @@ pub(crate) struct Idempotency {
     pub(super) unsettled: Unsettled,
 }
 
-/// The end of an idempotent call.
+/// The result of an idempotent call.
 pub(super) type IdempotentResult = Result<IdempotentOutcome, IdempotencyError>;
 
-/// Receives the end of a running call.
+/// Receives the result of a running call.
 pub(super) type ResultReceiver = watch::Receiver<Option<IdempotentResult>>;
 
 /// The state of a key.
@@ -116,7 +119,8 @@ pub(super) enum KeyState {
     Free(watch::Sender<Option<IdempotentResult>>, ResultReceiver),
 }
 
-/// The place of a running call in the table. Dropped without an end, the key is free again.
+/// The place of a running call in the table. If it is dropped without a result, the key is free
+/// again.
 pub(super) struct Ticket {
     idempotency: Arc<Idempotency>,
     owner: Owner,
@@ -131,8 +135,8 @@ impl Idempotency {
         Arc::new(Self { store, services, table, storing, unsettled })
     }
 
-    /// Removes expired answers from the store every minute, and settles calls that it did not take,
-    /// until the gateway ends.
+    /// Until the gateway stops, removes expired answers from the store every minute, and retries
+    /// the results that it did not store.
     pub(crate) fn start(&self) {
         let (store, unsettled) = (Arc::clone(&self.store), self.unsettled.clone());
         self.services.background.every("idempotency/ends", RETRY, move || {
@@ -156,7 +160,7 @@ impl Idempotency {
         });
     }
 
-    /// The store, if it can keep answers sealed.
+    /// The store, if it can seal answers.
     pub(super) fn sealed_store(&self) -> Option<&dyn IdempotencyStore> {
         Some(&*self.store).filter(|store| store.seals())
     }
@@ -194,7 +198,7 @@ impl Ticket {
         Self { idempotency: Arc::clone(idempotency), owner, key }
     }
 
-    /// Ends the call and holds its answer for `ttl`.
+    /// Completes the call and keeps its answer for `ttl`.
     pub(super) fn end(self, kept: Option<StoredAnswer>, ttl: Duration) {
         if let Some(kept) = kept {
             let now = self.idempotency.services.clock.monotonic_nanos();
@@ -211,8 +215,8 @@ impl Drop for Ticket {
     }
 }
 
-/// Whether a repeated call gets the answer to `called` again: the tool ran, and the answer does not say
-/// that the call may be repeated.
+/// Whether a repeated call gets the same answer as `called`: the tool ran, and the answer does not
+/// allow a repetition.
 pub fn is_final(called: &CallReport) -> bool {
     match &called.result {
         Ok(_) => true,
@@ -220,15 +224,15 @@ pub fn is_final(called: &CallReport) -> bool {
     }
 }
 
-/// Whether a call without an answer may be repeated. It may have taken effect, so only where the
-/// operator says that the tool may be repeated.
+/// Whether a call without an answer may be repeated. It may have taken effect, so only if the
+/// operator allows it for the tool.
 pub fn may_repeat(error: &CallError, entry: Option<&Entry>) -> bool {
     use UpstreamErrorKind::{Died, Timeout};
     let lost = matches!(error, CallError::Upstream(error) if matches!(error.kind, Died | Timeout));
     lost && entry.is_some_and(is_repeatable)
 }
 
-/// Whether the operator says that the tool may be repeated.
+/// Whether the operator allows repetitions of the tool.
 pub fn is_repeatable(entry: &Entry) -> bool {
     let tool = &entry.tool;
     matches!(tool.safety_tier, SafetyTier::Pure | SafetyTier::Read)
@@ -238,7 +242,7 @@ pub fn is_repeatable(entry: &Entry) -> bool {
         )
 }
 
-/// Whether the tool requested input instead of ending.
+/// Whether the tool requested input instead of finishing.
 pub(super) fn requests_input(called: &CallReport) -> bool {
     use UpstreamErrorKind::{CapabilityRequired, InputRejected, InputRequired};
     let Err(CallError::Upstream(error)) = &called.result else { return false };

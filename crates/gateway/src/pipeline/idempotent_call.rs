@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{clock::after, ids::new_id, trace::TaskContext};
 
-/// A call that has taken its key in this process.
+/// A call that has reserved its key in this process.
 struct Claim {
     key: IdempotencyKey,
     /// The digest of the tool and the input.
@@ -30,11 +30,11 @@ struct Claim {
 }
 
 impl Pipeline {
-    /// Runs `request` unless the same call has run under `key`. `keep` returns the body to store for a
-    /// call that has ended; it may depend on the report alone, so that all answers are equal.
+    /// Runs `request` unless the same call has run under `key`. `keep` returns the body to store
+    /// for a completed call. It may only depend on the report, so that all answers are equal.
     ///
     /// # Errors
-    /// The key cannot be used for this call.
+    /// Fails if the key cannot be used for this call.
     pub(crate) async fn call_idempotent(
         self: &Arc<Self>,
         principal: &Arc<Principal>,
@@ -73,7 +73,7 @@ impl Pipeline {
                 self.services.background.spawn(TaskContext::carry(async move {
                     let ended = tokio::select! {
                         ended = pipeline.run_claimed(&principal, authorized, call, claim, keep) => ended,
-                        // The end of the gateway disconnects every caller.
+                        // When the gateway stops, every caller is disconnected.
                         () = pipeline.services.background.ended().cancelled() => return,
                     };
                     sender.send_replace(Some(ended));
@@ -82,7 +82,7 @@ impl Pipeline {
             }
         };
         let ended = waiting.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone());
-        // Only a fault of this program ends the task without a report.
+        // Only a bug in this program stops the task without a report.
         let lost = || CallReport::failed(new_id(), new_id(), CallError::Internal);
         ended.unwrap_or_else(|| Ok(IdempotentOutcome::Report(Arc::new(lost()))))
     }
@@ -139,7 +139,7 @@ impl Pipeline {
                 }
                 Err(error) => {
                     tracing::error!(%error, "a call was refused because its key could not be taken");
-                    // The store may have taken it all the same.
+                    // The store may have accepted it despite the error.
                     let reservation = self.idempotency.storing.reservation();
                     unsettled.settle_later(EndedCall {
                         key,
@@ -154,7 +154,7 @@ impl Pipeline {
             }
         }
         let report = Arc::new(self.proceed(principal, authorized, call).await);
-        // A tool that requested input has no final answer yet.
+        // If the tool requested input, the final answer is still missing.
         let body = if idempotency::requests_input(&report) { None } else { keep(&report) };
         if let Some(store) = store {
             let mut reservation = self.idempotency.storing.reservation();
@@ -163,7 +163,7 @@ impl Pipeline {
             let ended = EndedCall { key, run, body: body.clone(), until, reservation };
             self.idempotency.unsettled.settle(store, ended).await;
         }
-        // The table comes before the waiting callers, so that an answered call is also a stored one.
+        // The table comes before the waiting callers: a returned answer is always stored.
         ticket.end(body.map(|body| StoredAnswer { body, run_id: report.run_id.clone() }), ttl);
         Ok(IdempotentOutcome::Report(report))
     }

@@ -1,6 +1,6 @@
 //! Calls of one caller that belong together, as a stateful MCP session makes them.
 //!
-//! Invariant: each call is decided with the caller of that call; an interaction proves nothing.
+//! Invariant: each call is authorized for the caller of that call; an interaction gives no rights.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use crate::{audit::CALL, ids::new_id, live_runs::StepContext, pipeline::step_cal
 
 /// Several calls of one caller that belong together.
 ///
-/// End it with [`close`](Self::close). Dropping it instead closes its tool sessions as `cancelled`, in
-/// the background.
+/// Call [`close`](Self::close) at its end. Dropping it instead closes its tool sessions as
+/// `cancelled`, in the background.
 pub struct Interaction {
     pipeline: Arc<Pipeline>,
     state: Arc<InteractionState>,
@@ -92,14 +92,15 @@ impl Interaction {
         self.state.belongs_to(principal)
     }
 
-    /// Makes one call in this interaction, with the scopes that `principal` has now. A call by another
-    /// principal gets the response for an unknown tool, and a call after the end is cancelled.
+    /// Makes one call in this interaction, with the current scopes of `principal`. A call by
+    /// another principal gets the response for an unknown tool, and a call after the end is
+    /// cancelled.
     pub async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> CallReport {
         self.pipeline.call_within(&self.state, principal, request, None).await
     }
 
-    /// Ends the interaction: cancels the calls in flight, waits (for seconds at most) until they are
-    /// recorded, and closes every tool session with `outcome`. Only the first call counts.
+    /// Closes the interaction: cancels the calls in flight, waits (for seconds at most) until they
+    /// are recorded, and closes every tool session with `outcome`. Only the first call counts.
     pub async fn close(&self, outcome: SessionOutcome) {
         self.state.close(outcome).await;
     }

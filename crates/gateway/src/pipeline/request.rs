@@ -1,4 +1,4 @@
-//! A call as a surface received it, and the report of its end.
+//! A call as a surface received it, and the report of its result.
 
 use std::{any::Any, sync::Arc, time::Duration};
 
@@ -24,16 +24,16 @@ pub struct CallRequest<'a> {
     pub tool: ToolRef<'a>,
     /// The part of the catalog in which the tool is looked up.
     pub scope: CatalogScope,
-    /// What the caller sent, as far as it can reach the tool.
+    /// The caller's input, as far as it can reach the tool.
     pub input: CallInput,
     /// The receiver of progress notifications, if the caller wants any.
     pub progress: Option<Arc<dyn ProgressSink>>,
-    /// A guard that counts the memory of the request. Dropped when the call has ended, which may be
+    /// A guard that counts the memory of the request. Dropped when the call finishes, possibly
     /// after the request.
     pub charge: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// The report of a call that has ended.
+/// The report of a completed call.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct CallReport {
@@ -45,12 +45,12 @@ pub struct CallReport {
     pub entry: Option<Arc<Entry>>,
     /// The result.
     pub result: Result<Outcome, CallError>,
-    /// How long the tool ran; `None` when it never started.
+    /// How long the tool ran; `None` if it never started.
     pub duration: Option<Duration>,
 }
 
 impl<'a> CallRequest<'a> {
-    /// A call of a tool in the whole catalog, without progress.
+    /// Creates a call of a tool in the whole catalog, without progress.
     pub fn new(
         snapshot: Arc<Snapshot>,
         surface: Surface,
@@ -70,7 +70,7 @@ impl<'a> CallRequest<'a> {
 }
 
 impl CallReport {
-    /// A call that ended with `error` before its tool was known.
+    /// The report of a call that failed with `error` before its tool was known.
     pub(crate) fn failed(run_id: RunId, call_id: CallId, error: CallError) -> Self {
         Self { run_id, call_id, entry: None, result: Err(error), duration: None }
     }

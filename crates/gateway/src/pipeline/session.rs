@@ -1,17 +1,17 @@
 //! The tool sessions of an interaction (RFC 0078 §D).
 //!
-//! The calls of an interaction are in one run. The first call of each tool that its caller may use is
-//! preceded by `tool.session.opened`, and the end of the interaction writes one `tool.session.closed` for
-//! each tool; all of them have one `sessionId`. A denied call opens no session.
+//! The calls of an interaction are in one run. `tool.session.opened` precedes the first call of
+//! each tool that its caller may use, and closing the interaction writes one `tool.session.closed`
+//! for each tool; all of them have one `sessionId`. A denied call opens no session.
 //!
-//! Invariant (I-32): `opened` is durable before the first call event of its tool that is not a denial,
-//! and `closed` is appended once, after the last call event of the interaction.
+//! Invariant (I-32): `opened` is durable before the first call event of its tool other than a
+//! denial, and `closed` is appended once, after the last call event of the interaction.
 //!
-//! The outcome of the sessions depends on how the interaction ends: as its holder says, `cancelled` when
-//! it is dropped, `failed` when it is idle, too old or closed with the gateway. Sessions that a dead
+//! The outcome of the sessions is the one given by the holder, `cancelled` if the interaction is
+//! dropped, or `failed` if it is idle, too old or closed with the gateway. Sessions that a dead
 //! process left open are closed as `failed` by the next process.
 //!
-//! Retention removes events by age. So no session stays open for longer than events are kept.
+//! Retention removes events by age. So sessions are closed before the retention period is over.
 
 use std::{
     collections::HashMap,
@@ -45,18 +45,18 @@ use crate::{
 /// Interactions at once, in addition to those within `FLOOR`.
 pub const MAX_INTERACTIONS: usize = 10_000;
 
-/// Interactions that each tenant may have in any case.
+/// Interactions that each tenant may always have.
 const FLOOR: usize = 32;
 
-/// Tools with a session of their own in one interaction. Calls of further ones are recorded in the
-/// same run, without a bracket. Each takes about 500 bytes, and a call to get there.
+/// Tools with a separate session in one interaction. Calls of further tools are recorded in the
+/// same run, without a session. Each takes about 500 bytes, and costs its caller a call.
 pub const MAX_TOOLS: usize = 256;
 
 /// Time without a call after which an interaction's tool sessions are closed as `failed`. A later
 /// call opens new ones, under a new `sessionId`.
 pub const IDLE: Duration = Duration::from_secs(3_600);
 
-/// Longest time between two looks at the age of a session: a shorter `keep` of a new configuration
+/// Longest time between two checks of the age of a session: a shorter `keep` of a new configuration
 /// takes effect after this time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -104,8 +104,8 @@ struct SessionsState {
 /// The start of one tool's session.
 struct Opening {
     event: NewEvent,
-    /// Tried once: whether a failed attempt was stored after all may be unknown, so the next attempt
-    /// is another event.
+    /// Tried once: a failed attempt may have been stored after all, so the next attempt is another
+    /// event.
     stored: OnceCell<Result<(), CallError>>,
 }
 
@@ -115,7 +115,7 @@ impl Opening {
     }
 }
 
-/// Every interaction that is not over.
+/// All open interactions.
 pub(crate) struct Interactions {
     services: Services,
     audit: Arc<Audit>,
@@ -129,7 +129,7 @@ struct Places {
     shares: Shares,
 }
 
-/// A call in its interaction; while one exists, the interaction is not closed.
+/// A call in its interaction; the interaction stays open as long as one exists.
 pub(crate) struct InteractionGuard {
     interaction: Arc<InteractionState>,
     sessions: Arc<ToolSessions>,
@@ -145,7 +145,7 @@ impl Interactions {
         Arc::new(Self { services, audit, all, made: AtomicU64::new(0) })
     }
 
-    /// Starts an interaction of `principal` in `run`. Its first call is the first thing recorded of it.
+    /// Starts an interaction of `principal` in `run`. Its first call is its first record.
     ///
     /// # Errors
     /// [`TooManyInteractions`].
@@ -208,13 +208,13 @@ impl InteractionState {
         self.tenant == principal.tenant && self.principal == principal.id
     }
 
-    /// Ends the interaction after its holder was dropped, in the background: its sessions are closed as
-    /// `cancelled`.
+    /// Closes the interaction in the background after its holder was dropped: its sessions are
+    /// closed as `cancelled`.
     pub(crate) fn abandon(self: &Arc<Self>) {
         if self.state.lock().over || self.end_when_unused() {
             return;
         }
-        // Without a runtime nothing can be written; the next process closes the sessions.
+        // Without a runtime, writing is impossible; the next process closes the sessions.
         if tokio::runtime::Handle::try_current().is_ok() {
             let interaction = Arc::clone(self);
             self.interactions
@@ -224,12 +224,12 @@ impl InteractionState {
         }
     }
 
-    /// Begins a call in the open sessions; `None` when the interaction is over.
+    /// Starts a call in the open sessions; `None` if the interaction is closed.
     pub(crate) fn begin(self: &Arc<Self>) -> Option<InteractionGuard> {
         self.enter(|state| Arc::clone(&state.sessions))
     }
 
-    /// Begins a call in the sessions that `choose` returns; `None` when the interaction is over.
+    /// Starts a call in the sessions that `choose` selects; `None` if the interaction is closed.
     fn enter(
         self: &Arc<Self>,
         choose: impl FnOnce(&State) -> Arc<ToolSessions>,
@@ -244,7 +244,7 @@ impl InteractionState {
         Some(InteractionGuard { interaction: Arc::clone(self), sessions, _in_flight: in_flight })
     }
 
-    /// The session of `tool` among `sessions`, new or not; `None` when there are too many.
+    /// The session of `tool` among `sessions`, new or not; `None` if there are too many.
     fn opening(self: &Arc<Self>, sessions: &ToolSessions, tool: &ToolId) -> Option<Arc<Opening>> {
         let opening = {
             let mut state = sessions.state.lock();
@@ -276,7 +276,7 @@ impl InteractionState {
         self.interactions.audit.event(self.tenant.clone(), self.run.clone(), body, cause)
     }
 
-    /// Gives up the place of an interaction that is over.
+    /// Releases the place of a closed interaction.
     fn leave(&self) {
         let mut places = self.interactions.all.lock();
         if places.all.remove(&self.place).is_some() {
@@ -285,7 +285,7 @@ impl InteractionState {
         }
     }
 
-    /// Ends an interaction of which nothing is recorded.
+    /// Closes an interaction without records. Returns whether it had none.
     fn end_when_unused(&self) -> bool {
         let mut state = self.state.lock();
         let unused = self.in_flight.is_empty() && state.sessions.state.lock().tools.is_empty();
@@ -312,9 +312,9 @@ impl InteractionState {
         self.leave();
     }
 
-    /// Closes the open sessions when they are idle for [`IDLE`] or too old, the latter once the last
-    /// of their calls has ended; calls that begin after this open new ones. Returns when to look again;
-    /// `None` when the interaction is over.
+    /// Closes the open sessions if they are idle for [`IDLE`], or too old and without a running
+    /// call; later calls open new ones. Returns the time of the next check; `None` if the
+    /// interaction is closed.
     fn expire(self: &Arc<Self>) -> Option<Instant> {
         let max_age = self.interactions.services.config().record.session_age();
         let now = Instant::now();
@@ -345,7 +345,7 @@ impl InteractionState {
         let opened = std::mem::take(&mut sessions.state.lock().tools);
         let mut closing: Vec<NewEvent> = Vec::new();
         for (tool_id, opening) in opened {
-            // One that could not be stored has had no calls.
+            // An unstored session has had no calls.
             if !opening.is_stored() {
                 continue;
             }
@@ -356,7 +356,7 @@ impl InteractionState {
             }
         }
         if !closing.is_empty() {
-            // In the order in which they were opened: ids of events rise.
+            // In opening order: ids of events rise.
             closing.sort_by(|a, b| a.causation_id.cmp(&b.causation_id));
             // Denied calls of the interaction may still wait to be written.
             self.interactions.audit.settle().await;
@@ -401,11 +401,11 @@ async fn wait_until_idle(calls: &TaskTracker) {
 // === impl InteractionGuard ===
 
 impl InteractionGuard {
-    /// Makes sure that the session of `tool` is open. Callers that come at once wait for the same
-    /// event; a caller that goes away does not take it back.
+    /// Opens the session of `tool` if necessary. Concurrent callers wait for the same event, and a
+    /// disconnecting caller does not revert it.
     pub(crate) async fn open(&self, tool: &ToolId) -> Result<(), CallError> {
         let Some(opening) = self.interaction.opening(&self.sessions, tool) else {
-            tracing::debug!(run = %self.interaction.run, "more tools than one interaction brackets");
+            tracing::debug!(run = %self.interaction.run, "more tools than sessions of one interaction");
             return Ok(());
         };
         if opening.is_stored() {
@@ -426,7 +426,7 @@ impl InteractionGuard {
         stored.await.unwrap_or(Err(CallError::Internal))
     }
 
-    /// Cancelled when the interaction ends.
+    /// Cancelled when the interaction is closed.
     pub(crate) fn hang_up(&self) -> CancellationToken {
         self.interaction.hang_up.child_token()
     }

@@ -13,8 +13,8 @@ use crate::{
 /// Makes the calls of steps.
 #[async_trait]
 pub(crate) trait StepCaller: Send + Sync {
-    /// Makes one call in `interaction`, as `principal`. A call after the end of the interaction is
-    /// cancelled.
+    /// Makes one call in `interaction`, as `principal`. After the interaction is closed, the call
+    /// is cancelled.
     async fn call(
         &self,
         interaction: &Arc<InteractionState>,

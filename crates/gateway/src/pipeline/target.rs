@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct Target {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) entry: Arc<Entry>,
-    /// The source that runs the tool; `None` when it is not running.
+    /// The source that runs the tool; `None` if it is not running.
     pub(crate) source: Option<Arc<dyn Source>>,
     pub(crate) breaker: Option<Arc<Breaker>>,
     /// The quotas that count a call of this principal.
@@ -42,7 +42,8 @@ impl Target {
         Ok(Self::new(snapshot, principal, entry))
     }
 
-    /// The same tool in `snapshot`, in which the call was authorized again after a wait for approval.
+    /// Finds the same tool in `snapshot`, the snapshot of the authorization after a wait for
+    /// approval.
     pub(crate) fn reloaded(self, snapshot: Arc<Snapshot>, principal: &Principal) -> Self {
         Self::new(snapshot, principal, self.entry)
     }

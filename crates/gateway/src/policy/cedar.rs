@@ -24,10 +24,10 @@ use super::{
 const SCHEMA: &str = include_str!("schema.cedarschema");
 /// Policies in all files; each one is evaluated at every call.
 const MAX_POLICIES: usize = 500;
-/// Problems of one file that are reported.
+/// Reported problems of one file.
 const MAX_PROBLEMS: usize = 20;
 
-/// Policies that were read and checked.
+/// A checked set of policies.
 #[derive(Debug)]
 pub struct PolicySet {
     policies: cedar_policy::PolicySet,
@@ -36,7 +36,7 @@ pub struct PolicySet {
     by_principal: bool,
 }
 
-/// The names of types of entities, which are read once.
+/// The names of types of entities, parsed once.
 #[derive(Debug)]
 struct Types {
     tenant: EntityTypeName,
@@ -62,7 +62,7 @@ impl PolicySet {
     /// Reads `files` and validates them against `schema`, or against the built-in schema.
     ///
     /// # Errors
-    /// Every problem of the files.
+    /// Fails with every problem of the files.
     pub fn parse(
         files: &[PolicyFile],
         schema: Option<&PolicyFile>,
@@ -105,12 +105,12 @@ impl PolicySet {
         Ok(Self { policies, authorizer: Authorizer::new(), types, by_principal })
     }
 
-    /// How many there are.
+    /// The number of policies.
     pub fn len(&self) -> usize {
         self.policies.num_of_policies()
     }
 
-    /// Whether there are none, which then let nothing pass.
+    /// Whether the set is empty; then every call is denied.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -240,7 +240,7 @@ impl Types {
         ])
     }
 
-    /// The sizes of arguments by their names, which no record of a schema could have.
+    /// The sizes of arguments by their names, which a record of a schema could not have.
     fn sizes(&self, shape: &Shape) -> Result<Entity, NotEvaluated> {
         let sizes = shape.arguments.iter().map(|it| (it.name.clone(), number(it.size)));
         Entity::new_with_tags(uid(&self.sizes, "call"), [], [], sizes)
@@ -273,7 +273,7 @@ impl Types {
         Context::from_pairs(pairs).map_err(|_| NotEvaluated::Inexpressible)
     }
 
-    /// Whether `schema` has a place for everything that is given.
+    /// Checks that `schema` has a place for every given value.
     fn check(&self, schema: &Schema) -> Result<(), String> {
         let unspeakable = |_: NotEvaluated| "a sample could not be made".to_owned();
         let (tenant, scopes) = ("acme".parse(), toolcrib_core::scope::ScopeSet::default());
@@ -324,7 +324,7 @@ fn read(file: &PolicyFile, validator: &Validator) -> Result<Vec<Policy>, Vec<Pol
     if parsed.num_of_templates() > 0 {
         return Err(vec![problem(
             None,
-            "has a template (`?principal`, `?resource`), which nothing links",
+            "has a template (`?principal`, `?resource`), but templates are not supported",
         )]);
     }
     let checked = validator.validate(&parsed, ValidationMode::Strict);
@@ -356,7 +356,7 @@ fn read(file: &PolicyFile, validator: &Validator) -> Result<Vec<Policy>, Vec<Pol
     Ok(named.collect())
 }
 
-/// `policy7` is the eighth.
+/// The position of a policy, such as 7 for `policy7`.
 fn number_of(id: &PolicyId) -> Option<usize> {
     let id: &str = id.as_ref();
     id.strip_prefix("policy")?.parse().ok()
@@ -365,7 +365,7 @@ fn number_of(id: &PolicyId) -> Option<usize> {
 /// Whether the decision of the policy can depend on the principal in addition to its tenant and
 /// scopes: it names a principal, or reads the attribute `id` of any entity.
 fn names_principals(policy: &Policy) -> bool {
-    // A policy that cannot be inspected counts as one that does.
+    // A policy that cannot be inspected counts as naming principals.
     policy.to_json().map_or(true, |json| mentions(&json))
 }
 
@@ -397,7 +397,7 @@ fn place_of(text: &str, offset: usize) -> String {
     }
 }
 
-/// Without the name that a policy had before it got its own.
+/// Removes the internal name of a policy from the message.
 fn plain(message: &str) -> String {
     let rest = message.strip_prefix("for policy `").and_then(|rest| rest.split_once("`, "));
     rest.map_or(message, |(_, rest)| rest).to_owned()

@@ -1,10 +1,10 @@
-//! Policies in a build that has none.
+//! Policies of a build without a policy engine.
 
 use toolcrib_core::authorize::{CallContext, Resource, Subject};
 
 use super::{Judgement, PolicyFile, PolicyProblem};
 
-/// Nothing: this build was made without the feature `cedar`.
+/// An empty type: this build does not have the feature `cedar`.
 #[derive(Debug)]
 pub enum PolicySet {}
 
@@ -19,12 +19,12 @@ impl PolicySet {
         Err(vec![PolicyProblem::new(file, None, message)])
     }
 
-    /// How many there are.
+    /// The number of policies.
     pub fn len(&self) -> usize {
         match *self {}
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         match *self {}
     }

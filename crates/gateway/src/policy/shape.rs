@@ -10,7 +10,7 @@ use toolcrib_core::{
     json, number,
 };
 
-/// Most arguments of one shape. A call with more has no shape, and is denied.
+/// Most arguments of one shape. A call with more arguments has no shape, and is denied.
 pub(super) const MAX_ARGUMENTS: usize = 1_000;
 /// Longest name of one.
 pub(super) const MAX_NAME: usize = 256;
@@ -31,20 +31,20 @@ pub(super) struct RoundShape {
     pub(super) is_further: bool,
     /// The names of the answered requests.
     pub(super) responses: Vec<String>,
-    /// Length of the answers as JSON without spaces and of the state, in bytes.
+    /// Length in bytes of the answers, as JSON without spaces, and of the state.
     pub(super) bytes: u64,
 }
 
 /// The shape of a call's arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// The type of the whole; anything but `object` is rejected by validation.
+    /// The type of the whole; validation rejects all but `object`.
     pub(super) kind: &'static str,
-    /// Each of them, in the order in which they were sent.
+    /// The arguments, in the order of the request.
     pub(super) arguments: Vec<ArgumentShape>,
     /// Length of the whole as JSON without spaces, in bytes.
     pub(super) bytes: u64,
-    /// How deep they are nested: 1 for an object of plain values.
+    /// Nesting depth: 1 for an object of plain values.
     pub(super) depth: u32,
 }
 
@@ -70,9 +70,9 @@ impl InputShape {
     /// Returns the shape of `input`.
     ///
     /// # Errors
-    /// There are too many arguments or answers, or their names are too long.
+    /// Fails with too many arguments or answers, or names that are too long.
     pub(super) fn of(input: &CallInput) -> Result<Self, Shapeless> {
-        // The context of a trace is no input of the tool.
+        // The trace context is not an input of the tool.
         let CallInput { arguments, caller: _, meta: _ } = input;
         let round = match input.round() {
             None => RoundShape::default(),
@@ -106,7 +106,7 @@ impl Shape {
     /// Returns the shape of `arguments`.
     ///
     /// # Errors
-    /// They are too many, or their names too long.
+    /// Fails with too many arguments, or names that are too long.
     pub(super) fn of(arguments: &Value) -> Result<Self, Shapeless> {
         let mut shape = Self {
             kind: kind(arguments),

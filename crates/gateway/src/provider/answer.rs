@@ -8,14 +8,13 @@ use toolcrib_core::call::{self, Outcome, text_block};
 /// The answer of a tool.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolAnswer {
-    /// MCP content blocks, passed on as they are.
+    /// MCP content blocks, passed on unchanged.
     pub content: Vec<Value>,
-    /// The structured content, if the tool returns any.
+    /// The structured content, if any.
     pub structured: Option<Value>,
-    /// Whether the tool itself says that it failed.
+    /// Whether the tool reports a failure.
     pub is_error: bool,
-    /// The id of the call in the handler's own records. A gateway replaces it with the id of the
-    /// run.
+    /// The id of the call in the handler's records. A gateway replaces it with the id of the run.
     pub trace_id: Option<String>,
 }
 
@@ -25,17 +24,17 @@ pub struct ToolAnswer {
 pub struct HandlerError(String);
 
 impl ToolAnswer {
-    /// One block of text.
+    /// Creates an answer of one text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: vec![text_block(&text.into())], ..Self::default() }
     }
 
-    /// One block of text that describes the failure.
+    /// Creates an answer of one text block that describes the failure.
     pub fn error(text: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::text(text) }
     }
 
-    /// The same answer, which the handler knows as `id`.
+    /// Sets the handler's id of the answer.
     #[must_use]
     pub fn traced(mut self, id: impl Into<String>) -> Self {
         self.trace_id = Some(id.into());
@@ -74,7 +73,7 @@ impl From<ToolAnswer> for Outcome {
 }
 
 impl HandlerError {
-    /// An error that says `text`.
+    /// Creates an error with `text`.
     pub fn new(text: impl fmt::Display) -> Self {
         Self(text.to_string())
     }

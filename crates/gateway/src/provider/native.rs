@@ -1,5 +1,5 @@
-//! Tools of the embedding program as one source of a gateway: in every dialect, behind the same
-//! gate and in the same record as all others.
+//! Tools of the embedding program as one source of a gateway, with the same surfaces, gate and
+//! record as all others.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -39,8 +39,8 @@ pub struct NativeTools {
     handler: Arc<dyn ToolCallHandler>,
 }
 
-/// The factory of a gateway: native tools and workflows are its own, everything else is by
-/// `others`.
+/// The source factory of a gateway: it builds native tools and workflows itself, and everything
+/// else with `others`.
 pub(crate) struct Natives {
     pub(crate) tools: Vec<NativeTools>,
     pub(crate) others: Arc<dyn SourceFactory>,
@@ -58,12 +58,12 @@ struct NativeSource {
 // === impl NativeTools ===
 
 impl NativeTools {
-    /// The tools of `provider`, run by `handler`, as source `id`. The provider is called at the
-    /// start, every five minutes, and after [`Supply::refresh`](crate::Supply::refresh); in
+    /// Creates the source `id` of the tools of `provider`, run by `handler`. The provider is called
+    /// at the start, every five minutes, and after [`Supply::refresh`](crate::Supply::refresh); in
     /// between, the gateway offers a snapshot.
     ///
     /// # Errors
-    /// `id` is not one for a source.
+    /// Fails if `id` is not a valid source id.
     pub fn new<P, Kind>(
         id: &str,
         provider: P,
@@ -92,20 +92,20 @@ impl NativeTools {
         Ok(Self { config, provider: shared(provider), handler: Arc::new(handler) })
     }
 
-    /// The functions `tools`, as source `id`.
+    /// Creates the source `id` of the functions `tools`.
     ///
     /// # Errors
-    /// `id` is not one for a source.
+    /// Fails if `id` is not a valid source id.
     pub fn typed(id: &str, tools: impl Into<TypedTools>) -> Result<Self, InvalidId> {
         let tools = tools.into();
         Self::new(id, tools.clone(), tools)
     }
 
-    /// Sets the scopes that every tool requires; an empty list requires none. Later rules override
-    /// them.
+    /// Sets the scopes that every tool requires; an empty list admits every caller. Later rules
+    /// override them.
     ///
     /// # Errors
-    /// One of them is not a scope.
+    /// Fails if a scope is invalid.
     pub fn scopes<'a>(
         self,
         scopes: impl IntoIterator<Item = &'a str>,
@@ -123,7 +123,7 @@ impl NativeTools {
     /// Adds a rule for the tools whose name matches the glob `pattern`. It overrides earlier rules.
     ///
     /// # Errors
-    /// `pattern` is not a glob.
+    /// Fails if `pattern` is not a valid glob.
     pub fn rule(self, pattern: &str, set: Classification) -> Result<Self, globset::Error> {
         let rule = ToolRule::new(pattern, set)?;
         Ok(self.push(rule))
@@ -132,7 +132,7 @@ impl NativeTools {
     /// Limits the tools to these tenants.
     ///
     /// # Errors
-    /// One of them is not a tenant.
+    /// Fails if a tenant id is invalid.
     pub fn tenants<'a>(
         mut self,
         tenants: impl IntoIterator<Item = &'a str>,
@@ -149,7 +149,7 @@ impl NativeTools {
     fn every(self, set: Classification) -> Self {
         match ToolRule::new("*", set) {
             Ok(rule) => self.push(rule),
-            // It is a glob. Were it not, the cautious defaults would hold.
+            // The escaped pattern is always a glob. Otherwise the cautious defaults would apply.
             Err(_) => self,
         }
     }

@@ -80,7 +80,7 @@ pub struct NoArguments {}
 // === impl TypedTool ===
 
 impl TypedTool {
-    /// The tool `name`, which `run` runs.
+    /// Creates the tool `name`, which `run` runs.
     pub fn new<I, O, E, F, R>(name: impl Into<String>, run: F) -> Self
     where
         I: DeserializeOwned + JsonSchema,
@@ -92,7 +92,7 @@ impl TypedTool {
         Self::with_identity(name, move |input, _| run(input))
     }
 
-    /// The tool `name`, which `run` runs with the sender of the call, if one was identified.
+    /// Creates the tool `name`. `run` runs it with the sender of the call, if one was identified.
     pub fn with_identity<I, O, E, F, R>(name: impl Into<String>, run: F) -> Self
     where
         I: DeserializeOwned + JsonSchema,
@@ -134,7 +134,7 @@ impl TypedTool {
         self
     }
 
-    /// Returns the tool as callers see it.
+    /// The tool as callers see it.
     pub fn definition(&self) -> &dyn Tool {
         &self.definition
     }
@@ -178,8 +178,8 @@ impl Form {
     }
 }
 
-/// Returns the description of `T` and its schema without it. The schema is in one piece, because many
-/// clients cannot follow references; only recursive types have them.
+/// Returns the description of `T` and its schema without it. References are inlined, because many
+/// clients cannot follow them; only recursive types keep them.
 fn described<T: JsonSchema>(side: fn(SchemaSettings) -> SchemaSettings) -> (String, Value) {
     let mut settings = side(SchemaSettings::draft2020_12());
     settings.inline_subschemas = true;
@@ -192,8 +192,8 @@ fn described<T: JsonSchema>(side: fn(SchemaSettings) -> SchemaSettings) -> (Stri
     (description.to_owned(), schema.to_value())
 }
 
-/// Deserializes the arguments. A gateway has checked them against `schema` before, an explorer of its
-/// own has not, and a type can refuse more than its schema does.
+/// Deserializes the arguments. A gateway has checked them against `schema` before, a standalone
+/// explorer has not, and a type can reject more than its schema.
 ///
 /// Violations of the schema are described without the values (I-20): the text of an error is logged.
 fn read<I: DeserializeOwned>(schema: &Value, arguments: Value) -> Result<I, HandlerError> {

@@ -13,21 +13,21 @@ pub struct BreakerReport {
     pub failures: usize,
     /// How often it has opened in this process.
     pub opened: u64,
-    /// Callers for which alone it is open, because their own calls failed.
+    /// Callers for which alone it is open, because their calls failed.
     pub open_to_callers: usize,
-    /// When calls are let through again; `None` unless it is open.
+    /// When it admits calls again; `None` unless it is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
 
 impl BreakerReport {
-    /// Returns the state alone, without the figures about callers.
+    /// Returns only the state, without the figures about callers.
     pub(crate) fn without_callers(self) -> Self {
         Self { failures: 0, opened: 0, open_to_callers: 0, ..self }
     }
 }
 
-/// Whether calls go through.
+/// Whether calls are admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerState {
@@ -35,9 +35,9 @@ pub enum BreakerState {
     Off,
     /// Calls go through.
     Closed,
-    /// One call is tried, and its end decides.
+    /// One call is tried, and its result decides.
     HalfOpen,
-    /// Calls fail at once.
+    /// Calls fail immediately.
     Open,
 }
 

@@ -1,4 +1,4 @@
-//! Taking over a configuration: sources start, stay or are closed.
+//! Applies a configuration: sources start, stay or are closed.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ const DRAIN: Duration = Duration::from_secs(30);
 /// How often a source that left the configuration is checked for calls.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A source that was built for a configuration and has no slot yet.
+/// A source for a new configuration, without a slot so far.
 struct NewSource {
     source: Arc<dyn Source>,
     /// The last good catalog.
@@ -31,12 +31,12 @@ struct NewSource {
 }
 
 impl Supply {
-    /// Takes over `config`: sources whose description did not change stay, and new ones start.
-    /// Returns the configuration with the native sources, and the sources that are no longer in
-    /// use, for [`retire`](Self::retire). Publishes nothing. On an error nothing changes.
+    /// Applies `config` without publishing: sources with an unchanged description stay, and new
+    /// ones start. Returns the configuration with the native sources, and the unused sources, for
+    /// [`retire`](Self::retire). On an error the supply stays unchanged.
     ///
     /// # Errors
-    /// [`InvalidSource`]: a description can never work.
+    /// [`InvalidSource`] if a description can never work.
     pub(crate) async fn apply(
         &self,
         config: Config,
@@ -61,7 +61,7 @@ impl Supply {
 
     /// Adds the sources of the embedding program, which are part of every configuration.
     pub(super) fn with_natives(&self, mut config: Config) -> Result<Config, InvalidSource> {
-        // A configuration that was read from the gateway contains them already.
+        // A configuration from the gateway contains them already.
         config.sources.retain(|source| source.spec.upstream != UpstreamSpec::Native);
         let toolkit = |id: &SourceId| id.as_str().replace('-', "_");
         for native in &self.natives {
@@ -75,7 +75,7 @@ impl Supply {
         Ok(config)
     }
 
-    /// Closes each of `sources` once its calls have ended, in the background.
+    /// Closes each of `sources` in the background, after its calls have finished.
     pub(crate) fn retire(&self, sources: Vec<Arc<dyn Source>>) {
         for source in sources {
             let ended = self.services.background.ended().clone();
@@ -89,7 +89,7 @@ impl Supply {
         }
     }
 
-    /// Builds the sources of `config` that do not run yet. Nothing starts unless all can be built.
+    /// Builds the missing sources of `config`. They only start if all of them can be built.
     async fn build(&self, config: &Config) -> Result<HashMap<SourceId, NewSource>, InvalidSource> {
         config.sources.iter().try_for_each(|source| self.factory.check(&source.spec))?;
         let mut new = HashMap::new();
@@ -104,8 +104,7 @@ impl Supply {
         Ok(new)
     }
 
-    /// Puts the slots of `config` in place of the current ones. Returns the sources that are no
-    /// longer in use.
+    /// Replaces the slots by those of `config`. Returns the sources that are now unused.
     fn replace_slots(
         &self,
         slots: &mut Slots,
@@ -127,7 +126,7 @@ impl Supply {
             let mut slot = match (new.remove(id), old.remove(id)) {
                 (Some(NewSource { source, known }), previous) => {
                     removed.extend(previous.map(|slot| slot.source));
-                    // It may have become ready before it had a slot.
+                    // It may have become ready before its slot existed.
                     self.refresh(id);
                     let breaker = Breaker::new(
                         id.clone(),
@@ -154,15 +153,16 @@ impl Supply {
     }
 }
 
-/// Waits until the calls of a source that left the configuration have ended, at most for [`DRAIN`].
+/// Waits until the calls of a source that left the configuration have finished, at most for
+/// [`DRAIN`].
 async fn drain(source: &Arc<dyn Source>) {
     let idle = async {
-        // Snapshots and calls hold the source; the last reference is this one.
+        // Snapshots and calls also hold the source; this must be the last reference.
         while Arc::strong_count(source) > 1 {
             tokio::time::sleep(DRAIN_INTERVAL).await;
         }
     };
     if tokio::time::timeout(DRAIN, idle).await.is_err() {
-        tracing::warn!(source = %source.id(), "calls of a removed source did not end in time");
+        tracing::warn!(source = %source.id(), "calls of a removed source did not finish in time");
     }
 }

@@ -1,7 +1,7 @@
-//! Sources that several servers with one store have in common. One of them discovers each source and
-//! compares its pins; the others take over the catalog that it stored.
+//! Sources that several servers with one store have in common. One of them discovers each source
+//! and compares its pins; the others load the catalog that it stored.
 //!
-//! Invariant: a server that does not lead a source writes neither its pins nor its catalog, so that a
+//! Invariant: a server that does not lead a source writes neither its pins nor its catalog. A
 //! changed tool is judged once, and all servers offer the same tools.
 
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use toolcrib_core::{
 use super::Supply;
 use crate::config::SourceConfig;
 
-/// Why a source has no tools here before the leading server has stored some.
+/// The state of a source until the leading server has stored its tools.
 const WAITS: &str = "waits for the server that discovers this source";
 
 // === impl Supply ===
 
 impl Supply {
-    /// Returns whether this server discovers `source` itself: it is alone, leads the source, or the
-    /// source is of its own machine.
+    /// Whether this server discovers `source` itself: it is alone, leads the source, or the source
+    /// is local to this server.
     pub(super) async fn leads(&self, source: &SourceConfig) -> Result<bool, StoreError> {
         match self.has_leader(source) {
             true => self.services.storage.leads(&duty(source)).await,
@@ -31,7 +31,7 @@ impl Supply {
         }
     }
 
-    /// Returns whether one of several servers discovers `source` for all.
+    /// Whether one of several servers discovers `source` for all.
     fn has_leader(&self, source: &SourceConfig) -> bool {
         self.services.storage.is_shared() && is_common(source)
     }
@@ -45,8 +45,8 @@ impl Supply {
         }
     }
 
-    /// As [`follow`](Self::follow), if another server can discover the source. Its upstream does not
-    /// answer here.
+    /// Calls [`follow`](Self::follow) if another server can discover the source. Its upstream is
+    /// unreachable from here.
     pub(super) async fn follow_if_common(
         self: &Arc<Self>,
         config: &SourceConfig,
@@ -57,7 +57,7 @@ impl Supply {
         }
     }
 
-    /// Takes over the catalogs that other servers have stored since.
+    /// Loads the catalogs that other servers have stored since.
     pub(super) fn follow_catalogs(self: &Arc<Self>) {
         let followed: Vec<_> = {
             let slots = self.slots.lock();
@@ -70,7 +70,7 @@ impl Supply {
         }
     }
 
-    /// Takes over the stored catalog of `id`, with the pins that its leader has decided.
+    /// Loads the stored catalog of `id`, with the pins that its leader has decided.
     pub(super) async fn follow(self: &Arc<Self>, id: &SourceId, source: &Arc<dyn Source>) {
         let now = self.services.clock.now();
         let (before, config) = match self.slots.lock().find(id) {
@@ -80,8 +80,8 @@ impl Supply {
             }
             Some(_) | None => return,
         };
-        // A source compares each call with its own last list (I-104), and a connector finds the
-        // operation of a call there.
+        // A source compares each call with the last list that it knows (I-104), and a connector
+        // finds the operation of a call there.
         if source.status().state.is_ready()
             && let Err(error) = source.discover().await
         {
@@ -113,8 +113,8 @@ fn is_common(source: &SourceConfig) -> bool {
     )
 }
 
-/// The work of discovering `source`. Servers whose configurations name different upstreams under one
-/// id, as during an upgrade, do different work.
+/// The work of discovering `source`. If servers have different upstreams under one id, as during an
+/// upgrade, their work differs.
 fn duty(source: &SourceConfig) -> String {
     let upstream = Digest::of(source.spec.upstream.identity().as_bytes());
     format!("discovery {} {upstream}", source.spec.id)

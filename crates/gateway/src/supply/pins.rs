@@ -1,9 +1,8 @@
 //! Pins: the approved forms of tools, as their upstreams describe them.
 //!
-//! Invariant (I-52): where pins are enforced, a tool whose form is not approved is in no
-//! snapshot, so no surface lists it and every call of it is a call of an unknown tool. The same
-//! holds when the pins cannot be read. No request reads pins: they are loaded with the tools of a
-//! source.
+//! Invariant (I-52): where pins are enforced, a tool without an approved form is in no snapshot.
+//! Surfaces do not list it, and its calls are calls of an unknown tool. This also holds if the pins
+//! cannot be read. Requests never read pins: they are loaded with the tools of a source.
 
 mod review;
 
@@ -36,20 +35,20 @@ use crate::{
 /// The tools of a source that differ from the stored pins.
 #[derive(Default)]
 struct Sorted {
-    /// Without a pin.
+    /// Tools without a pin.
     new: Vec<(String, PinForm)>,
-    /// Other than approved.
+    /// Tools that differ from their approved forms.
     different: Vec<(String, PinForm)>,
-    /// In an approved form, with something else noted of them.
+    /// Tools in an approved form whose pin has something else pending.
     back: Vec<String>,
 }
 
 /// The pins of a source after its tools were compared with them.
 #[derive(Default)]
 pub(crate) struct PinUpdate {
-    /// `None` when they could not be read, or pins are off.
+    /// `None` if they could not be read, or pins are off.
     pub(crate) pins: Option<Arc<SourcePins>>,
-    /// Whether a read or write failed, so that the comparison has to be repeated.
+    /// Whether a read or write failed, so that the comparison must be repeated.
     pub(crate) unfinished: bool,
     /// The events to record.
     pub(crate) events: Vec<NewEvent>,
@@ -59,10 +58,10 @@ pub(crate) struct PinUpdate {
 
 /// The most changed tools of a source whose problems name the place of the change.
 const MAX_PLACES: usize = 20;
-/// Longest place that is shown, in characters.
+/// Longest place to show, in characters.
 const MAX_PLACE: usize = 120;
-/// Compares `listed` with the pins of `source`, and stores the differences. `forms` has those of its
-/// tools that are at hand.
+/// Compares `listed` with the pins of `source`, and stores the differences. `forms` has the
+/// available forms of its tools.
 pub(crate) async fn update(
     source: &SourceConfig,
     store: &dyn PinStore,
@@ -81,8 +80,8 @@ pub(crate) async fn update(
             PinUpdate { pins, unfinished: false, events, drifts }
         }
         Err(error) => {
-            tracing::error!(source = %id, %error, "the pins of a source could not be kept");
-            // Stored pins are in force; a tool whose pin could not be read has none.
+            tracing::error!(source = %id, %error, "the pins of a source could not be stored");
+            // The stored pins apply; a tool without a readable pin counts as unverified.
             let book = store.book(id).await.ok();
             let pins = book.map(|book| SourcePins { book, places: BTreeMap::new() });
             PinUpdate { pins: pins.map(Arc::new), unfinished: true, ..PinUpdate::default() }
@@ -90,8 +89,8 @@ pub(crate) async fn update(
     }
 }
 
-/// Returns where the pending forms in `book` differ. They are for people, so a form that cannot be read
-/// is left out.
+/// The differences of the pending forms in `book`. They are for people, so an unreadable form is
+/// left out.
 async fn places(
     source: &SourceConfig,
     store: &dyn PinStore,
@@ -112,7 +111,7 @@ async fn places(
     places
 }
 
-/// Says in which place the pending form differs first, and in how many others.
+/// Describes the place where the pending form first differs, and the number of other places.
 fn place(pin: &Pin) -> Option<String> {
     let parsed = |form: &PinForm| serde_json::from_str(&form.document).ok();
     let old = parsed(&pin.approved.as_ref()?.form)?;
@@ -141,7 +140,7 @@ async fn try_update(
     let book = store.book(id).await?;
     let Some(listed) = listed else { return Ok((book, Vec::new(), 0)) };
     let (config, tools) = (source.clone(), Arc::clone(listed));
-    // Writing out the forms of thousands of tools takes its time.
+    // Serializing the forms of thousands of tools takes time.
     let sorted = tokio::task::spawn_blocking(move || {
         let sorted = sort(&config, &tools, forms, &book);
         (book, sorted)
@@ -164,7 +163,7 @@ async fn try_update(
     let mut events = Vec::new();
     for (tool, seen) in digests.into_iter().filter(|(tool, _)| news.contains(tool)) {
         let before = book.tools.get(&tool).and_then(|pinned| pinned.approved);
-        tracing::warn!(source = %id, tool = ?tool, "a tool is not as it was approved");
+        tracing::warn!(source = %id, tool = ?tool, "a tool differs from its approved form");
         events.extend(drifted(source, &tool, before, seen, now));
     }
     Ok((store.book(id).await?, events, news.len()))
@@ -178,7 +177,7 @@ fn sort(source: &SourceConfig, listed: &Listed, mut forms: NewForms, book: &PinB
             continue;
         }
         let mut form = || {
-            // A list may have a name twice.
+            // A list may contain a name twice.
             let form = forms.remove(&tool.name).filter(|form| form.digest == tool.digest);
             let form = form.or_else(|| tool.discovered().map(|it| PinForm::of(&it)))?;
             Some((tool.name.clone(), form))
@@ -201,7 +200,7 @@ pub(crate) fn tool_id(source: &SourceConfig, tool: &str) -> Option<ToolId> {
     names::tool_id(source.kind, &source.spec.id, tool).ok()
 }
 
-/// The event in the log of each tenant that has the tool.
+/// The event in the log of each tenant with this tool.
 fn events(source: &SourceConfig, tool: &str, body: &EventBody, now: Timestamp) -> Vec<NewEvent> {
     let tenants = match classify::tenants(source, tool) {
         // Tools of every tenant are recorded for the operator.

@@ -1,7 +1,7 @@
 //! The effect of another configuration on each role: the tools that appear and disappear.
 //!
-//! Invariant: a preview changes nothing. Sources that it connects have no slot, and are closed before
-//! it returns; the tools of all others are those of their last discovery.
+//! Invariant: a preview has no effect. The sources that it connects have no slot, and are closed at
+//! its end; the tools of all others come from their last discovery.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -50,11 +50,11 @@ const MAX_DESCRIPTION: usize = 300;
 pub struct Preview {
     /// The roles before and after, by name and tenant.
     pub roles: Vec<RoleChange>,
-    /// Sources whose tools are not known, so that they are missing in the lists.
+    /// Sources with unknown tools, which are missing in the lists.
     pub unknown: Vec<UnknownTools>,
     /// The sources that were connected for the preview.
     pub sources: Vec<PreviewedSource>,
-    /// Rules that match no tool, and did match one or did not exist before.
+    /// Rules that match no tool now, but matched one or did not exist before.
     pub idle_rules: Vec<IdleRule>,
 }
 
@@ -81,11 +81,11 @@ pub struct RoleChange {
     pub before: usize,
     /// The number of tools after.
     pub after: usize,
-    /// The tools that the role would see, and does not see now.
+    /// The tools that would become visible to the role.
     pub appears: Vec<String>,
-    /// The tools that the role would no longer see.
+    /// The tools that would become hidden from the role.
     pub disappears: Vec<String>,
-    /// The tools that it sees before and after, with other requirements.
+    /// The tools that stay visible, with other requirements.
     pub changes: Vec<ToolChange>,
 }
 
@@ -98,17 +98,17 @@ pub struct ToolChange {
     pub what: Vec<String>,
 }
 
-/// A source whose tools are not known.
+/// A source with unknown tools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UnknownTools {
     /// The source.
     #[schemars(with = "String")]
     pub source: SourceId,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// A source that was connected for a preview.
+/// A source that this preview connected.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreviewedSource {
@@ -119,29 +119,29 @@ pub struct PreviewedSource {
     pub tools: Vec<PreviewedTool>,
     /// Whether its tools stay hidden until they are approved.
     pub requires_approval: bool,
-    /// Its tools that have another form than the one known now, and would be quarantined until the new
+    /// Its tools whose form differs from the known one, and that would be quarantined until the new
     /// form is approved; at most 1 000.
     pub quarantined: Vec<String>,
-    /// Rules that fit the words of its tools.
+    /// Rules that match the words of its tools.
     pub proposals: Vec<RuleProposal>,
 }
 
-/// A tool of a source that was connected for a preview. Its texts are the upstream's.
+/// A tool of a source that this preview connected. Its texts are the upstream's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreviewedTool {
     /// The source's own name of the tool.
     pub name: String,
-    /// The beginning of its description.
+    /// The start of its description.
     pub description: String,
-    /// The effect that its own words claim.
+    /// The effect according to its own words.
     pub statement: Statement,
 }
 
 /// Why there is no preview.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PreviewError {
-    /// Another preview connects sources at this moment.
+    /// Another preview is connecting sources.
     #[error("another preview connects sources at this moment; try again")]
     Busy,
     /// A source can never work.
@@ -156,7 +156,7 @@ struct SourceTools {
     pins: Option<Arc<SourcePins>>,
 }
 
-/// Hears nothing: a preview discovers once.
+/// Ignores notifications: a preview discovers once.
 struct Deaf;
 
 impl SourceListener for Deaf {
@@ -164,8 +164,8 @@ impl SourceListener for Deaf {
 }
 
 impl Supply {
-    /// Returns what `config` would change for the roles in `tenants`. With `connect`, sources that do
-    /// not run yet are started for it, under their usual limits.
+    /// Previews the effect of `config` on the roles in `tenants`. With `connect`, missing sources
+    /// are started for it, under their usual limits.
     ///
     /// # Errors
     /// [`PreviewError`].
@@ -203,7 +203,7 @@ impl Supply {
             let permit = Arc::clone(&self.previewing).try_acquire_owned();
             let permit = permit.map_err(|_| PreviewError::Busy)?;
             let supply = Arc::clone(self);
-            // Not cancelled with its request, so that every source is closed.
+            // Runs on if its request is cancelled, so that every source is closed.
             let connected = self.services.background.spawn(async move {
                 let connected = new.iter().map(|(config, _)| supply.connect(config));
                 let found = futures_util::future::join_all(connected).await;
@@ -237,7 +237,7 @@ impl Supply {
         Ok(Preview { roles, unknown, sources, idle_rules })
     }
 
-    /// Returns the rules of `known` that match no tool, without those that are the same now.
+    /// The rules of `known` that match no tool, without those that match no tool already.
     fn newly_idle(&self, known: &[SourceTools]) -> Vec<IdleRule> {
         let mut slots = self.slots.lock();
         let mut found = Vec::new();
@@ -257,14 +257,14 @@ impl Supply {
         found
     }
 
-    /// Starts the source, lists its tools and closes it. The error is for people.
+    /// Starts the source, lists its tools and closes it. The error is a message for people.
     async fn connect(&self, config: &SourceConfig) -> Result<Listed, String> {
         let source = self.factory.build(&config.spec, Arc::new(Deaf));
         let source = source.map_err(|invalid| invalid.problem)?;
         let limit = config.spec.limits.connect_timeout;
         let found = tokio::select! {
             found = discovered(&source, limit) => found,
-            () = self.services.background.ended().cancelled() => Err("the server ends".to_owned()),
+            () = self.services.background.ended().cancelled() => Err("the server is stopping".to_owned()),
         };
         source.close().await;
         found
@@ -305,13 +305,13 @@ impl Supply {
         changes
     }
 
-    /// Returns the tools of `known` under the rules of `config`.
+    /// The tools of `known` under the rules of `config`.
     fn catalog_of(&self, config: &Config, known: &[SourceTools]) -> Catalog {
         let validators = Arc::clone(&self.slots.lock().validators);
         let mut entries: Vec<Arc<Entry>> = Vec::new();
         let mut flows: Vec<(Arc<SourceConfig>, Vec<Arc<Flow>>)> = Vec::new();
         for SourceTools { config: source, listed, pins } in known {
-            // Without pins so far, all tools are approved at the first discovery.
+            // Without earlier pins, all tools are approved at the first discovery.
             let is_trusted = pins.is_none() && source.pins.first == PinFirst::Trust;
             let source = match is_trusted {
                 true => {
@@ -361,7 +361,7 @@ async fn discovered(source: &Arc<dyn Source>, limit: Duration) -> Result<Listed,
     Ok(Listed::new(discovered, None).0)
 }
 
-/// Returns the tools of `listed` that `before` has in another form, if changes are quarantined.
+/// The tools of `listed` whose form differs in `before`, if changes are quarantined.
 fn quarantined(config: &SourceConfig, listed: &Listed, before: Option<&Listed>) -> Vec<String> {
     if config.pins.mode != PinMode::Enforce {
         return Vec::new();
@@ -398,7 +398,7 @@ fn previewed(config: &SourceConfig, listed: &Listed, before: Option<&Listed>) ->
     }
 }
 
-/// Returns a caller with the role `role` alone.
+/// A caller with only the role `role`.
 pub(crate) fn holder(tenant: &TenantId, role: &str, grants: &[Grant]) -> Option<Principal> {
     Some(Principal {
         id: PrincipalId::parse("preview").ok()?,
@@ -435,7 +435,7 @@ fn change(role: &str, tenant: &TenantId, old: &[Arc<Entry>], new: &[Arc<Entry>])
     }
 }
 
-/// Returns the differences that callers notice.
+/// The differences that callers notice.
 fn differences(before: &Entry, after: &Entry) -> Vec<String> {
     let word = |value: serde_json::Value| value.as_str().unwrap_or("none").to_owned();
     let words = |entry: &Entry| {

@@ -1,7 +1,7 @@
-//! Rules that an operator may want, read from the names, hints and descriptions of tools.
+//! Proposes rules for tools, derived from their names, hints and descriptions.
 //!
-//! Invariant (I-13): nothing here changes a tool. An upstream's words become a proposal, which a person
-//! reads and writes into the configuration, or not.
+//! Invariant (I-13): proposals never change a tool. A person decides whether to write them into the
+//! configuration.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Tools of one rule; more are in further rules, so that each can be read.
+/// Tools of one rule; further tools are in further rules, to keep each one readable.
 const MAX_TOOLS: usize = 40;
 /// Proposals for one source.
 const MAX_RULES: usize = 20;
@@ -70,11 +70,11 @@ pub enum Statement {
     Changes,
     /// It changes something that cannot be restored.
     Destroys,
-    /// They do not say.
+    /// The words are inconclusive.
     Unknown,
 }
 
-/// A rule that fits the words of some tools.
+/// A rule that matches the words of some tools.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RuleProposal {
@@ -90,7 +90,7 @@ pub struct RuleProposal {
 }
 
 impl Supply {
-    /// Returns rules for the tools of all sources, or of those of `tenant`, that no rule covers.
+    /// Proposes rules for the tools that no rule covers, of all sources or of those of `tenant`.
     pub fn proposed_rules(&self, tenant: Option<&TenantId>) -> Vec<RuleProposal> {
         let sources: Vec<_> = {
             let slots = self.slots.lock();
@@ -106,7 +106,7 @@ impl Supply {
     }
 }
 
-/// Returns rules for the tools in `listed` that no rule of `source` covers.
+/// Proposes rules for the tools in `listed` that no rule of `source` covers.
 pub(super) fn proposals(
     source: &SourceConfig,
     listed: &Listed,
@@ -126,7 +126,7 @@ pub(super) fn proposals(
         }
         let (approval, tier) = (set.approval, set.safety_tier);
         match statement(&tool) {
-            // A setting, be it `never`, is the operator's decision.
+            // Any setting, even `never`, is the operator's decision.
             Statement::Destroys if approval.is_none() => destroying.push(tool.name),
             Statement::Reads if tier.is_none() => reading.push(tool.name),
             _ => {}
@@ -149,7 +149,7 @@ pub(super) fn proposals(
     destroying.into_iter().chain(reading).take(MAX_RULES).collect()
 }
 
-/// Returns the effect that the words of `tool` claim. A hint that contradicts the name counts less than the name.
+/// The effect that the words of `tool` claim. If a hint contradicts the name, the name counts.
 pub(super) fn statement(tool: &DiscoveredTool) -> Statement {
     let words = words(&tool.name);
     let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
@@ -191,7 +191,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// Returns the changes that make `tools` of `source` require `scope` alone.
+/// The changes after which `tools` of `source` require only `scope`.
 pub(crate) fn own_scope_rules(
     source: &SourceConfig,
     tools: Vec<String>,
@@ -227,7 +227,7 @@ fn rules(
     tools.chunks(MAX_TOOLS).map(rule).collect()
 }
 
-/// Returns a glob that matches exactly these names: a tool that comes later is not covered unseen.
+/// A glob that matches exactly these names, so that later tools are not covered unseen.
 fn pattern(tools: &[String]) -> String {
     let escaped = |name: &String| globset::escape(name).replace(',', "[,]");
     match tools {

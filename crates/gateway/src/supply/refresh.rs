@@ -1,4 +1,4 @@
-//! Keeping the catalog current: discovery of each source in the background.
+//! Keeps the catalog current: discovers each source in the background.
 
 use std::{
     sync::{
@@ -32,7 +32,7 @@ use crate::{
     freshness::ReadBegan,
 };
 
-/// Changes that come closer together than this are one change: servers announce while they start.
+/// Changes at a shorter distance are one change: servers announce several while they start.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How often due sources, unread pins and toolsets are checked.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ impl Drop for Lowered<'_> {
 }
 
 impl Supply {
-    /// Starts the tasks that follow the pins and serve `requests`, until the gateway ends.
+    /// Starts the tasks that follow the pins and serve `requests`, until the gateway stops.
     pub(crate) fn start(self: &Arc<Self>, requests: mpsc::UnboundedReceiver<SourceId>) {
         let supply = Arc::clone(self);
         self.services.follow("pins", move |began, changes| {
@@ -179,7 +179,7 @@ impl Supply {
             }
             Err(reason) => {
                 self.services.metrics.discovered(id, Err(()));
-                tracing::warn!(source = %id, reason, "discovery failed; the last good catalog stays in force");
+                tracing::warn!(source = %id, reason, "discovery failed; the last good catalog stays in effect");
                 let now = self.services.clock.now();
                 if let Some(slot) = self.slots.lock().find(id) {
                     slot.failed(now, reason);
@@ -197,14 +197,14 @@ impl Supply {
     ) {
         let now = self.services.clock.now();
         let (before, config) = match self.slots.lock().find(id) {
-            // A reload may have put another source in its place.
+            // A reload may have replaced the source.
             Some(slot) if Arc::ptr_eq(&slot.source, source) => {
                 slot.leads = true;
                 (slot.listed.clone(), Arc::clone(&slot.config))
             }
             Some(_) | None => return,
         };
-        // Writing thousands of tools as text takes its time.
+        // Serializing thousands of tools takes time.
         let listed = tokio::task::spawn_blocking(move || {
             let (listed, forms) = Listed::new(discovered, before.as_deref());
             let is_new = before.is_none_or(|before| !before.is_same(&listed));
@@ -213,7 +213,7 @@ impl Supply {
         let (listed, forms, is_new) = match listed.await {
             Ok(listed) => listed,
             Err(error) => {
-                tracing::error!(%error, "a tool list could not be read; the old one stays in force");
+                tracing::error!(%error, "a tool list could not be read; the old one stays in effect");
                 return;
             }
         };
@@ -223,7 +223,7 @@ impl Supply {
             }
             tracing::info!(source = %id, tools = listed.tools.len(), "catalog refreshed");
         }
-        // Set last, so that a source that counts as discovered is also published.
+        // Set last: a source that counts as discovered is already published.
         let is_unstored = self.slots.lock().find(id).is_some_and(|slot| {
             slot.succeeded(now);
             slot.is_unstored
@@ -236,9 +236,9 @@ impl Supply {
         }
     }
 
-    /// Publishes the tools of `source`. Compares them with their pins first, unless another server does:
-    /// `forms` has the forms of new ones then. Returns `false` when that fails, which leaves the old
-    /// tools.
+    /// Compares the tools of `source` with their pins, unless another server does, and publishes
+    /// them. For the comparison, `forms` has the forms of new tools. Returns `false` on failure,
+    /// which keeps the old tools.
     pub(super) async fn pin_and_publish(
         self: &Arc<Self>,
         source: &SourceConfig,
@@ -246,7 +246,7 @@ impl Supply {
         forms: Option<NewForms>,
     ) -> bool {
         let id = &source.spec.id;
-        // Pins come first: no form of a tool is shown before it was compared (I-52).
+        // Pins come first: a form is compared before it is shown (I-52).
         let compared = forms.is_some().then_some(&listed);
         let forms = forms.unwrap_or_default();
         let PinUpdate { pins, unfinished, .. } = self.update_pins(source, compared, forms).await;
@@ -260,13 +260,13 @@ impl Supply {
             supply.publish();
         });
         if let Err(error) = &built.await {
-            tracing::error!(%error, "a catalog could not be built; the old one stays in force");
+            tracing::error!(%error, "a catalog could not be built; the old one stays in effect");
             return false;
         }
         true
     }
 
-    /// Builds the entries of a source. Compiles outside of the lock.
+    /// Builds the entries of a source. Schemas are compiled outside of the lock.
     fn take_over(&self, id: &SourceId, listed: Arc<Listed>) {
         let (config, gate, validators, pins, made) = {
             let mut slots = self.slots.lock();
@@ -283,7 +283,7 @@ impl Supply {
         let Some(slot) = slots.find(id) else { return };
         slot.listed = Some(listed);
         if is_reloaded || !Arc::ptr_eq(&slot.config, &config) || slot.pins != pins {
-            // The configuration or a pin changed in the meantime: the current one is in force.
+            // The configuration or a pin has changed meanwhile: the current one applies.
             slot.reassemble(&gate, &validators);
         } else {
             slot.put(offered);
@@ -307,8 +307,8 @@ impl Supply {
         update
     }
 
-    /// Reads the pins again when any process has changed one, and while they could not be read. Takes
-    /// over the catalogs of other servers.
+    /// Reads the pins again after a change by any process, and while they are unreadable. Also
+    /// loads the catalogs of other servers.
     async fn follow_pins(self: &Arc<Self>, began: ReadBegan, changes: Result<Changes, StoreError>) {
         let is_unfinished = || self.slots.lock().slots.iter().any(|slot| slot.pins_unfinished);
         match changes {
@@ -320,7 +320,7 @@ impl Supply {
                 if pins != before || is_unfinished() {
                     self.reload_pins().await;
                 }
-                // A tool whose pin could not be read is in no snapshot.
+                // A tool with an unreadable pin is in no snapshot.
                 self.snapshots.pins.confirm(began);
             }
             Err(error) => {
@@ -333,8 +333,7 @@ impl Supply {
         }
     }
 
-    /// Starts a check whether allow-lists of toolsets match tools, once every source has listed its
-    /// own.
+    /// Starts a check of the allow-lists of toolsets, after every source has listed its tools.
     fn watch_toolsets(self: &Arc<Self>) {
         let is_due = {
             let slots = self.slots.lock();
@@ -354,7 +353,7 @@ impl Supply {
     pub(crate) async fn reload_pins(self: &Arc<Self>) {
         let sources: Vec<_> = {
             let slots = self.slots.lock();
-            // Only an unfinished comparison is repeated.
+            // Repeats only unfinished comparisons.
             let unfinished = |slot: &Slot| {
                 let known = slot.listed.clone().filter(|_| slot.pins_unfinished);
                 (Arc::clone(&slot.config), known)
@@ -381,11 +380,11 @@ impl Supply {
             supply.publish();
         });
         if let Err(error) = published.await {
-            tracing::error!(%error, "a catalog could not be built; the old one stays in force");
+            tracing::error!(%error, "a catalog could not be built; the old one stays in effect");
         }
     }
 
-    /// The last good catalog of `spec`, unless it is of another upstream under the same id.
+    /// The last good catalog of `spec`, unless it belongs to another upstream under the same id.
     pub(super) async fn last_good(&self, spec: &SourceSpec) -> Option<Listed> {
         let id = &spec.id;
         let json = match self.catalogs.load(id).await {
@@ -405,7 +404,7 @@ impl Supply {
         }
     }
 
-    /// Returns whether the catalog was stored.
+    /// Stores the catalog. Returns whether that succeeded.
     async fn store_last_good(&self, spec: &SourceSpec, listed: &Listed) -> bool {
         let (id, upstream) = (&spec.id, spec.upstream.identity());
         let json = match serde_json::to_string(&LastGood { upstream, discovered: listed }) {

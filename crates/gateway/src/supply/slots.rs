@@ -36,7 +36,7 @@ use crate::{
 
 /// The pause after a failed discovery.
 const RETRY: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(300));
-/// Different limits of one source's tools that a report names.
+/// Different limits of one source's tools in a report.
 const MAX_RATES: usize = 16;
 
 /// Every source, in the order of the configuration.
@@ -47,7 +47,7 @@ pub(crate) struct Slots {
     pub(super) slots: Vec<Slot>,
     generation: Generation,
     collisions: Vec<Collision>,
-    /// The last request for a snapshot that the last snapshot serves.
+    /// The last request for a snapshot that the last snapshot covers.
     pub(super) served: u64,
     /// The compiled schemas of all tools.
     pub(super) validators: Arc<Validators>,
@@ -60,16 +60,16 @@ pub(super) struct Slot {
     breaker: Arc<Breaker>,
     pub(super) listed: Option<Arc<Listed>>,
     pub(super) discovered_at: Option<Timestamp>,
-    /// Whether this server discovers the source, and the others take over what it stores.
+    /// Whether this server discovers the source; if not, it loads stored catalogs.
     pub(super) leads: bool,
     /// Whether the last catalog still has to be stored.
     pub(super) is_unstored: bool,
     /// Whether a discovery is in progress.
     pub(super) is_discovering: bool,
-    /// Whether a discovery was requested since the last one began.
+    /// Whether a discovery was requested since the start of the last one.
     pub(super) is_requested: bool,
     failure: Option<Failure>,
-    /// The last failed discovery, also after a good one.
+    /// The last failed discovery; a later success keeps it.
     last_error: Option<SourceError>,
     /// When a caller last requested a discovery.
     refreshed_at: Option<Timestamp>,
@@ -77,11 +77,11 @@ pub(super) struct Slot {
     problems: Vec<String>,
     /// The pins of its tools; `None` until they were read.
     pub(super) pins: Option<Arc<SourcePins>>,
-    /// Whether something of its pins is to be read or written again.
+    /// Whether its pins must be read or written again.
     pub(super) pins_unfinished: bool,
     quarantined: Vec<Arc<Entry>>,
     pub(super) made: Arc<Made>,
-    /// Of a source of workflows: those that make sense in themselves.
+    /// For a source of workflows: the valid ones.
     flows: Vec<Arc<Flow>>,
     /// The number of workflows in the last snapshot, and the problems of the others.
     offered: Vec<Arc<Entry>>,
@@ -95,11 +95,11 @@ pub(crate) struct Located {
     pub(crate) tool: Option<ToolId>,
     /// That source.
     pub(crate) source: Option<SourceId>,
-    /// Whether a rule hides it.
+    /// Whether a rule hides the tool.
     pub(crate) hidden: bool,
-    /// The problems that name it.
+    /// The problems that mention the tool.
     pub(crate) problems: Vec<String>,
-    /// Sources that have not listed their tools, and so may have it.
+    /// Sources that have not listed their tools, and so may have the tool.
     pub(crate) silent: Vec<SourceId>,
 }
 
@@ -189,7 +189,7 @@ impl Slots {
         let flows: Vec<_> =
             flows.map(|slot| Flows { config: &slot.config, flows: &slot.flows }).collect();
         let mut offered = offer(&flows, &self.gate, &self.validators, catalog);
-        // While sources start, tools are missing that will be there in a moment.
+        // While sources start, missing tools may appear at any moment.
         let settled = self.are_settled();
         for slot in &mut self.slots {
             let id = &slot.config.spec.id;
@@ -208,12 +208,12 @@ impl Slots {
         self.slots.iter_mut().find(|slot| slot.config.spec.id == *id)
     }
 
-    /// Whether `source` runs already, exactly as described.
+    /// Whether `source` already runs with exactly this description.
     pub(super) fn runs(&self, source: &SourceConfig) -> bool {
         self.slots.iter().any(|slot| slot.config.spec == source.spec)
     }
 
-    /// Builds the entries of some sources again.
+    /// Rebuilds the entries of some sources.
     pub(super) fn reassemble(&mut self, ids: &[SourceId]) {
         let Self { gate, validators, slots, .. } = self;
         let some = slots.iter_mut().filter(|slot| ids.contains(&slot.config.spec.id));
@@ -242,7 +242,7 @@ impl Slots {
         })
     }
 
-    /// Whether the parts of every connected upstream that are not offered were counted.
+    /// Whether every connected upstream has counted the parts that it does not offer.
     pub(super) fn are_counted(&self) -> bool {
         let mut ready = self.slots.iter().filter(|slot| slot.source.status().state.is_ready());
         ready.all(|slot| slot.source.not_offered().is_some())
@@ -293,7 +293,7 @@ impl Slots {
             slot.config.spec.id.as_str() == id && slot.config.tenants.admits(tenant)
         };
         let slot = self.slots.iter_mut().find(known).ok_or(RefreshRefusal::Unknown)?;
-        // A clock that was set back gives no endless pause.
+        // A clock set back must not cause an endless pause.
         let since = slot.refreshed_at.and_then(|at| (now - at).to_std().ok());
         if let Some(left) = since.and_then(|since| pause.checked_sub(since))
             && !left.is_zero()
@@ -309,7 +309,7 @@ impl Slots {
         self.slots.iter().map(|slot| (&slot.config.spec.id, slot.quarantined.len()))
     }
 
-    /// What children of the source `id` wrote to stderr, for the operator or for `tenant`.
+    /// The stderr lines of children of the source `id`, for the operator or for `tenant`.
     pub(super) fn stderr(
         &self,
         tenant: Option<&TenantId>,
@@ -320,17 +320,17 @@ impl Slots {
                 && tenant.is_none_or(|it| slot.config.tenants.admits(it))
         };
         let slot = self.slots.iter().find(known).ok_or(StderrRefusal::Unknown)?;
-        // The lines come first: a caller that caused one is known before it is read.
+        // Lines first: the caller behind a line is then already counted.
         let lines = slot.source.stderr();
         match tenant {
             Some(tenant) if !slot.is_open_to(tenant) => Err(StderrRefusal::Unknown),
-            // Lines may hold the arguments of any call.
+            // Lines may contain the arguments of any call.
             Some(tenant) if slot.breaker.serves_others(tenant) => Err(StderrRefusal::Shared),
             Some(_) | None => Ok(lines),
         }
     }
 
-    /// The state of the sources: of all, or of those of a tenant as far as it may know.
+    /// The state of all sources, or of a tenant's sources as far as the tenant may know.
     pub(super) fn reports(
         &self,
         tenant: Option<&TenantId>,
@@ -346,7 +346,7 @@ impl Slots {
     }
 }
 
-/// Runs `work`; other tasks of a worker thread go to another thread first.
+/// Runs `work`; first moves other tasks of a worker thread to another thread.
 fn off_the_thread(work: &mut dyn FnMut()) {
     let is_worker = Handle::try_current()
         .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
@@ -410,7 +410,7 @@ impl Slot {
         }
     }
 
-    /// Takes over another description of the same source.
+    /// Sets another description of the same source.
     pub(super) fn configure(&mut self, config: Arc<SourceConfig>) {
         self.breaker.configure(config.breaker);
         self.config = config;
@@ -424,10 +424,10 @@ impl Slot {
         }
     }
 
-    /// Takes over pins, unless the current ones are newer. Returns whether they differ.
+    /// Sets pins, unless the current ones are newer. Returns whether they differ.
     pub(super) fn pin(&mut self, pins: Option<Arc<SourcePins>>, unfinished: bool) -> bool {
         self.pins_unfinished = unfinished;
-        // A failed read does not undo an earlier one. Calls wait for a confirmation (I-110).
+        // A failed read keeps the earlier pins. Calls wait for a confirmation (I-110).
         let Some(pins) = pins else { return false };
         match &self.pins {
             Some(held) if held.book.epoch >= pins.book.epoch => false,
@@ -470,7 +470,7 @@ impl Slot {
             (now - since).to_std().is_ok_and(|elapsed| elapsed >= pause)
         };
         match (&self.failure, self.discovered_at) {
-            // A source that is not connected says so itself when it is again.
+            // A disconnected source announces when it is connected again.
             (Some(failure), _) => {
                 self.source.status().state == SourceState::Ready
                     && past(failure.at, RETRY.after(failure.times.into()))
@@ -480,19 +480,19 @@ impl Slot {
         }
     }
 
-    /// Whether `tenant` may know of everything that the source has.
+    /// Whether `tenant` may see everything of the source.
     fn is_open_to(&self, tenant: &TenantId) -> bool {
         let mut rules = self.config.rules.iter().filter_map(|rule| rule.set.tenants.as_ref());
         rules.all(|tenants| tenants.admits(tenant))
     }
 
-    /// Returns whether the source is connected and its tools could be listed.
+    /// Whether the source is connected and its tools could be listed.
     pub(super) fn connection(&self) -> (SourceId, bool) {
         let is_up = self.source.status().state.is_ready() && self.failure.is_none();
         (self.config.spec.id.clone(), is_up)
     }
 
-    /// Returns the state of the source. A source is not ready while its tools cannot be listed.
+    /// The state of the source. It is not ready while its tools cannot be listed.
     fn status(&self) -> SourceStatus {
         let status = self.source.status();
         match &self.failure {
@@ -514,7 +514,7 @@ impl Slot {
         metrics: &Metrics,
     ) -> SourceReport {
         let known = |entry: &&Arc<Entry>| tenant.is_none_or(|it| entry.tenants.admits(it));
-        // They name tools; those of a workflow name the tools of its steps, from any source.
+        // Problems name tools; those of a workflow name the tools of its steps, from any source.
         let all_open = all_open || self.config.kind != SourceKind::Workflow;
         let open = tenant.is_none_or(|tenant| all_open && self.is_open_to(tenant));
         let rate = |entry: &Arc<Entry>| match entry.rate {
@@ -523,7 +523,7 @@ impl Slot {
         };
         let rates: BTreeSet<_> = self.entries.iter().filter(known).map(rate).collect();
         let failure = self.failure.iter().map(Failure::to_string);
-        // A tenant learns of collisions among its own tools.
+        // A tenant only sees collisions among its own tools.
         let concerns = |it: &&Collision| {
             tenant.is_none_or(|tenant| it.tenants.admits(tenant))
                 && self.entries.iter().any(|entry| it.tools.contains(&entry.id))
@@ -533,7 +533,7 @@ impl Slot {
             Some(_) => it.message(),
         });
         let id = &self.config.spec.id;
-        // They show the calls of others.
+        // The numbers include the calls of others.
         let counted = tenant.is_none_or(|tenant| !self.breaker.serves_others(tenant));
         let breaker = self.breaker.report();
         let calls = counted.then(|| CallCounts {

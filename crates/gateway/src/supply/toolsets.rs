@@ -16,13 +16,13 @@ use crate::{audit::Audit, snapshot::Snapshot};
 /// Pairs of a toolset and an entry of its allow-list that matches no tool.
 pub(super) type References = BTreeSet<(String, String)>;
 
-/// The references that have been recorded, each once while it matches no tool.
+/// The recorded references, each recorded once while it matches no tool.
 #[derive(Debug, Default)]
 pub(super) struct Reported(Mutex<(Generation, References)>);
 
 impl Reported {
     /// Records the entries that match no tool of `snapshot` (RFC 0064: forbidden at load), each
-    /// once. They belong to no tenant.
+    /// once. They belong to the server, not to a tenant.
     pub(super) async fn report(&self, snapshot: &Snapshot, audit: &Audit) {
         let generation = snapshot.catalog.generation();
         if self.0.lock().0 == generation {

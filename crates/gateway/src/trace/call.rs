@@ -19,7 +19,7 @@ pub(crate) struct CallSpan(Arc<ActiveSpan>);
 // === impl CallSpan ===
 
 impl CallSpan {
-    /// Begins the span of a call that came in by `surface`, in the trace of the current request.
+    /// Starts the span of a call from `surface`, in the trace of the current request.
     pub(crate) fn begin(tracer: &Tracer, parent: Option<TraceContext>, surface: Surface) -> Self {
         let span = tracer.span(parent, SpanKind::Internal, || "execute_tool".into());
         span.set("gen_ai.operation.name", "execute_tool");
@@ -27,7 +27,7 @@ impl CallSpan {
         Self(Arc::new(span))
     }
 
-    /// Names the tool, which its caller may know.
+    /// Sets the name of the tool, which its caller may know.
     pub(crate) fn name(&self, entry: &Entry) {
         self.0.rename(|| SpanName::of("execute_tool", &entry.id));
         self.set("gen_ai.tool.name", &entry.id);
@@ -39,13 +39,13 @@ impl CallSpan {
         self.0.set(key, value);
     }
 
-    /// Begins the span of a step. Steps do not run inside of a future of their span: it would be moved
-    /// with theirs.
+    /// Starts the span of a step. Steps do not run inside of a future of their span: it would be
+    /// moved with theirs.
     pub(crate) fn begin_step(&self, name: &'static str) -> ActiveSpan {
         self.0.child(SpanKind::Internal, || name.into())
     }
 
-    /// Begins the span of an attempt at the tool's source.
+    /// Starts the span of an attempt at the tool's source.
     pub(crate) fn attempt(&self, entry: &Entry) -> ActiveSpan {
         let tool = &entry.id;
         let span = match entry.tool.source {

@@ -23,7 +23,7 @@ pub struct TaskContext {
     trace: Option<TraceContext>,
 }
 
-/// The ids that a log line carries.
+/// The ids for log lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogIds {
     /// The id of the HTTP request.
@@ -34,7 +34,7 @@ pub struct LogIds {
     pub trace: Option<TraceId>,
 }
 
-/// Returns the ids of the request, run and trace that the current task works for.
+/// The ids of the request, run and trace that the current task works for.
 pub fn log_ids() -> LogIds {
     let ids = CURRENT.try_with(|task| {
         let task = task.borrow();
@@ -49,7 +49,7 @@ pub fn log_ids() -> LogIds {
 
 /// Notes the run that the current task works for.
 pub(crate) fn note_run(run: &RunId) {
-    // Outside of a request, log lines name no run.
+    // Outside of a request, log lines contain no run.
     CURRENT.try_with(|task| task.borrow_mut().run = Some(run.clone())).ok();
 }
 
@@ -66,17 +66,16 @@ impl TaskContext {
         Self { request_id, request: span, run: None, trace }
     }
 
-    /// Returns the context of the current task; an empty one outside of a request.
+    /// The context of the current task; an empty one outside of a request.
     pub fn current() -> Self {
         CURRENT.try_with(|task| task.borrow().clone()).unwrap_or_default()
     }
 
-    /// Returns the place of the current task in its trace.
     pub(crate) fn current_trace() -> Option<TraceContext> {
         CURRENT.try_with(|task| task.borrow().trace.clone()).ok().flatten()
     }
 
-    /// Moves the current request into the trace that its sender names in the body.
+    /// Moves the current request into the trace in its body.
     pub fn join(parent: &TraceContext) {
         let join = |task: &RefCell<Self>| {
             let mut task = task.borrow_mut();
@@ -117,7 +116,7 @@ impl TaskContext {
         CURRENT.scope(RefCell::new(self), work)
     }
 
-    /// Returns `work`, which is to run in another task, within the context of this one.
+    /// Wraps `work` for another task, in the context of this one.
     pub fn carry<'a, F: Future + Send + 'a>(
         work: F,
     ) -> Pin<Box<dyn Future<Output = F::Output> + Send + 'a>> {

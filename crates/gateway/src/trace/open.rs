@@ -1,4 +1,4 @@
-//! A recorded span that has not ended.
+//! A recorded span in progress.
 
 use std::{
     sync::Arc,
@@ -9,11 +9,11 @@ use toolcrib_core::trace::{AttributeValue, Parent, Span, SpanKind, SpanName, Tra
 
 use super::recorder::Recorder;
 
-/// A recorded span. Dropping it ends it and hands it over.
+/// A recorded span. Dropping it finishes it and passes it on.
 pub(super) struct OpenSpan {
     pub(super) recorder: Arc<Recorder>,
     began: Instant,
-    /// `None` when it has been handed over, or is not to be.
+    /// `None` if it was passed on, or must not be.
     pub(super) span: Option<Span>,
 }
 

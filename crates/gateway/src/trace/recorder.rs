@@ -1,4 +1,4 @@
-//! What recorded spans need: their receiver, the decision about recording, and ids.
+//! The shared parts of recorded spans: their receiver, the sampling decision, and ids.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::config::Sampling;
 
-/// The receiver of spans, and which traces it gets.
+/// The receiver of spans, and the selection of traces.
 pub(super) struct Recorder {
     pub(super) sink: Arc<dyn SpanSink>,
     pub(super) sampling: Sampling,
@@ -16,7 +16,7 @@ pub(super) struct Recorder {
 // === impl Sampling ===
 
 impl Sampling {
-    /// Decides by 56 random bits whether a trace is recorded.
+    /// Decides by 56 random bits whether to record a trace.
     pub(super) fn includes(self, random: u64) -> bool {
         // The last three bits do not fit, and do not matter.
         let place = random as f64 / (1_u64 << 56) as f64;
@@ -24,12 +24,11 @@ impl Sampling {
     }
 }
 
-/// Returns the context of a new trace.
+/// Creates the context of a new trace.
 pub(super) fn root(sampling: Sampling) -> TraceContext {
     TraceContext::new(new_trace(), new_span(), sampling.includes(random()))
 }
 
-/// Returns 56 random bits.
 pub(super) fn random() -> u64 {
     // The last seven bytes of a UUIDv4 are random.
     let [.., a, b, c, d, e, f, g] = Uuid::new_v4().into_bytes();

@@ -13,7 +13,7 @@ use super::{
     recorder::{Recorder, new_span, root},
 };
 
-/// The span of a request, whose dialect may add to it and find its parent in the body.
+/// The span of a request. Its dialect may add to it and find its parent in the body.
 pub struct RequestSpan {
     recorder: Arc<Recorder>,
     began: (SystemTime, Instant),
@@ -46,8 +46,9 @@ impl RequestSpan {
         Self { recorder: Arc::clone(recorder), began, state }
     }
 
-    /// Moves the span, which has no parts yet, below `parent`, which its sender names in the request's
-    /// body. The decision about recording stays, unless the configuration trusts that of the sender.
+    /// Moves the span below `parent`, the sender's context in the request's body. The span has no
+    /// parts so far. The sampling decision stays, unless the configuration trusts that of the
+    /// sender.
     pub(super) fn join(&self, parent: &TraceContext) -> TraceContext {
         let mut state = self.state.lock();
         let RequestState { context, open } = &mut *state;
@@ -78,7 +79,7 @@ impl RequestSpan {
         below
     }
 
-    /// Returns the context of its parts.
+    /// The context of its parts.
     pub fn context(&self) -> TraceContext {
         self.state.lock().context.clone()
     }
@@ -104,7 +105,7 @@ impl RequestSpan {
         span.is_some_and(|span| span.attributes.iter().any(|(name, _)| *name == key))
     }
 
-    /// Notes the code of the error with which it ends.
+    /// Sets the error code of the request.
     pub fn fail(&self, code: &'static str) {
         if let Some(open) = &mut self.state.lock().open {
             open.fail(code);

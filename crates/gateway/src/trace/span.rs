@@ -1,4 +1,4 @@
-//! Spans that have not ended.
+//! Spans in progress.
 
 use std::{
     future::Future,
@@ -18,21 +18,21 @@ use super::{
     recorder::{Recorder, new_span, root},
 };
 
-/// A span that has not ended. Dropping it ends it.
+/// A span in progress. Dropping it finishes it.
 pub struct ActiveSpan {
     context: Option<TraceContext>,
-    /// `None` for a span that is not recorded. In a box, because spans are part of the futures of
-    /// every call.
+    /// `None` for an unrecorded span. In a box, because spans are part of the futures of every
+    /// call.
     open: Option<Box<Mutex<OpenSpan>>>,
 }
 
-/// The code of a result of a tool that reports a failure.
+/// The error code for a failure that the tool reports.
 const TOOL_ERROR: &str = "tool_error";
 
 // === impl ActiveSpan ===
 
 impl ActiveSpan {
-    /// A span that is not recorded. Requests continue the trace of `context`.
+    /// An unrecorded span. Requests continue the trace of `context`.
     pub(super) fn unrecorded(context: Option<TraceContext>) -> Self {
         Self { context, open: None }
     }
@@ -60,7 +60,7 @@ impl ActiveSpan {
         Self { context: Some(context), open: Some(Box::new(Mutex::new(open))) }
     }
 
-    /// Begins a span that is a part of this one.
+    /// Starts a span that is part of this one.
     pub fn child(&self, kind: SpanKind, name: impl FnOnce() -> SpanName) -> Self {
         match &self.open {
             Some(open) => {
@@ -71,7 +71,7 @@ impl ActiveSpan {
         }
     }
 
-    /// Returns the context of requests that are made within it.
+    /// Returns the context for requests within it.
     pub fn context(&self) -> Option<&TraceContext> {
         self.context.as_ref()
     }
@@ -92,20 +92,20 @@ impl ActiveSpan {
         }
     }
 
-    /// Notes the code of the error with which it ends.
+    /// Sets the error code of the span.
     pub fn fail(&self, code: &'static str) {
         if let Some(open) = &self.open {
             open.lock().fail(code);
         }
     }
 
-    /// Returns whether work within it has another place in a trace than the current task. Other work
-    /// need not [`run`](Self::run) within it.
+    /// Whether work within it has another place in a trace than the current task. Other work need
+    /// not [`run`](Self::run) within it.
     pub(crate) fn leads_elsewhere(&self) -> bool {
         self.open.is_some() || self.context != TaskContext::current_trace()
     }
 
-    /// Ends it with the result of its work.
+    /// Finishes it with the result of its work.
     pub(crate) fn close<T>(self, result: Result<T, CallError>) -> Result<T, CallError> {
         if let Err(error) = &result {
             self.fail(error.code());

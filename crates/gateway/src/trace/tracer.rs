@@ -1,4 +1,4 @@
-//! Begins spans.
+//! Starts spans.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::config::Sampling;
 
-/// Begins spans. Clones share it.
+/// Starts spans. Clones share it.
 #[derive(Clone, Default)]
 pub struct Tracer(Option<Arc<Recorder>>);
 
@@ -29,21 +29,21 @@ impl Tracer {
         self.0.is_some()
     }
 
-    /// Returns the context with which a request from outside continues its trace. The sender's decision
-    /// to record the trace counts only if the configuration trusts it.
+    /// Returns the context for a request from outside, in the trace of its sender. The sender's
+    /// decision to record the trace counts only if the configuration trusts it.
     pub fn join(&self, context: TraceContext) -> TraceContext {
         match &self.0 {
             Some(recorder) if !recorder.sampling.trust_parent => {
                 let is_sampled = recorder.sampling.includes(random());
                 context.with_sampled(is_sampled)
             }
-            // Without a tracer, this server is no part of the trace and passes it on as it is.
+            // Without a tracer, this server takes no part in the trace and passes it on unchanged.
             Some(_) | None => context,
         }
     }
 
-    /// Begins a span below `parent`, or one with which a trace begins. `parent` is a context of this
-    /// process or one that has [joined](Self::join).
+    /// Starts a span below `parent`, or at the root of a new trace. `parent` is a context of this
+    /// process or a [joined](Self::join) one.
     pub fn span(
         &self,
         parent: Option<TraceContext>,
@@ -54,8 +54,8 @@ impl Tracer {
         ActiveSpan::begin(recorder, parent, false, kind, name)
     }
 
-    /// Begins the span of a request whose sender is part of the trace `parent`, and returns the context
-    /// of the tasks that answer it.
+    /// Starts the span of a request whose sender is part of the trace `parent`. Returns the context
+    /// of the tasks that serve it.
     pub fn request(
         &self,
         request_id: Option<HeaderValue>,

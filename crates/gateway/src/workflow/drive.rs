@@ -1,4 +1,4 @@
-//! The steps of a run, each as soon as those that it needs have ended.
+//! Runs the steps of a run, each as soon as its dependencies have finished.
 
 use std::{
     collections::BTreeSet,
@@ -41,17 +41,17 @@ use crate::{
     trace,
 };
 
-/// Branches at once; further ones wait.
+/// Concurrent branches; further ones wait.
 const MAX_BRANCHES: usize = 16;
-/// About how many bytes the results of one run may take.
+/// Approximate limit on the results of one run, in bytes.
 const MAX_WEIGHT: usize = 32 << 20;
-/// Calls of one step that a crashed process did not finish before the run is given up.
+/// Unfinished calls of one step by crashed processes, after which the run is given up.
 const MAX_CALLS: usize = 100;
 
 type Values = Vec<Option<Arc<StepValue>>>;
 
 impl Run {
-    /// Runs every step and gives the outputs.
+    /// Runs every step and returns the outputs.
     pub(super) async fn drive(&self) -> Result<Value, Failure> {
         let steps = &self.plan.steps;
         let mut values: Values = vec![None; steps.len()];
@@ -116,10 +116,16 @@ impl Run {
     }
 
     async fn each(&self, step: &Step, each: &Each, scope: Scope<'_>) -> Ended {
-        let nothing = || Failure::new("unresolved_reference", "there is nothing to go through");
+        let nothing =
+            || Failure::new("unresolved_reference", "`for_each` has no array to iterate over");
         let items = match each.over.find(scope).ok_or_else(nothing)? {
             Value::Array(items) => items,
-            _ => return Err(Failure::new("type_mismatch", "what `for_each` names is no array")),
+            _ => {
+                return Err(Failure::new(
+                    "type_mismatch",
+                    "`for_each` refers to a value other than an array",
+                ));
+            }
         };
         if items.len() > each.max {
             let message = format!("there are more than {} items", each.max);
@@ -146,7 +152,7 @@ impl Run {
         Ok(StepValue::of_items(values))
     }
 
-    /// One call of a step, with further attempts where there may be some.
+    /// One call of a step, with retries if they are allowed.
     async fn one(&self, step: &Step, scope: Scope<'_>) -> Ended {
         let arguments = step.arguments.fill(scope)?.unwrap_or_else(|| Value::Object(Map::new()));
         let item = scope.item.map(|(index, _)| index);
@@ -161,7 +167,7 @@ impl Run {
                     Box::pin(resume::resume(&self.workflows, *child, &self.past.history, keep))
                         .await
                 }
-                // It was turned away before it began.
+                // It was refused before it started.
                 Some(Seen::Refused) => continue,
                 Some(Seen::Interrupted) if self.may_repeat(step) => continue,
                 Some(Seen::Interrupted) => return Err(Failure::interrupted()),
@@ -216,7 +222,8 @@ impl Run {
         failure::ended(called.result.as_ref())
     }
 
-    /// Whether calling the step's tool twice is as good as once, as the catalog has it now.
+    /// Whether calling the step's tool twice has the effect of one call, according to the current
+    /// catalog.
     fn may_repeat(&self, step: &Step) -> bool {
         let snapshot = self.workflows.snapshots.load();
         snapshot.catalog.by_id(&self.principal.tenant, &step.tool).is_some_and(|entry| {
@@ -225,7 +232,7 @@ impl Run {
         })
     }
 
-    /// The id of the `call`th call of a step: the same in every process that continues the run.
+    /// The id of call number `call` of a step, equal in every process that continues the run.
     fn call_id(&self, step: &Step, item: Option<usize>, call: usize) -> CallId {
         let mut text = format!("{}.{}", self.call, step.id);
         if let Some(item) = item {
@@ -234,7 +241,7 @@ impl Run {
         if call > 1 {
             text += &format!("~{call}");
         }
-        // Deep inside other workflows it would become too long.
+        // Deep inside other workflows, the id would become too long.
         let short = || CallId::parse(canonical::Digest::of(text.as_bytes()).to_string());
         CallId::parse(&text).or_else(|_| short()).unwrap_or_else(|_| new_id())
     }

@@ -8,17 +8,17 @@ use crate::flows::{template::Unresolved, value::StepValue};
 /// The result of a step's call.
 pub(super) type Ended = Result<StepValue, Failure>;
 
-/// Why there is no result. The words are for the caller.
+/// Why there is no result. The message is for the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Failure {
     pub(super) code: String,
     pub(super) message: String,
-    /// Whether another attempt could end otherwise.
+    /// Whether another attempt could succeed.
     #[serde(default)]
     pub(super) again: bool,
 }
 
-/// [`Ended`] as it is kept until the run ends.
+/// A stored [`Ended`], until the run finishes.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kept {
@@ -26,7 +26,7 @@ pub(super) enum Kept {
     Failed(Failure),
 }
 
-/// Characters of the message of a failed tool that are passed on.
+/// Longest message of a failed tool to pass on, in characters.
 const MAX_WORDS: usize = 2_000;
 
 impl Failure {
@@ -34,20 +34,20 @@ impl Failure {
         Self { code: code.to_owned(), message: message.into(), again: false }
     }
 
-    /// The process that ran it ended.
+    /// The process that ran it has stopped.
     pub(super) fn interrupted() -> Self {
         Self::new(
             "interrupted",
-            "the process ended while the call ran; whether it took effect is unknown",
+            "the process stopped during the call; whether it took effect is unknown",
         )
     }
 
-    /// Whether the process ended while it ran.
+    /// Whether the process stopped while it ran.
     pub(super) fn is_interrupted(&self) -> bool {
         self.code == "interrupted"
     }
 
-    /// The same, of the step `id`.
+    /// The same failure, for the step `id`.
     pub(super) fn of_step(self, id: &str) -> Self {
         Self { message: format!("step `{id}` failed: {}", self.message), ..self }
     }
@@ -90,7 +90,7 @@ impl Failure {
 
 impl From<Unresolved> for Failure {
     fn from(Unresolved(reference): Unresolved) -> Self {
-        Self::new("unresolved_reference", format!("there is nothing at {reference}"))
+        Self::new("unresolved_reference", format!("{reference} has no value"))
     }
 }
 

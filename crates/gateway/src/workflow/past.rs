@@ -1,4 +1,4 @@
-//! The calls of a run before this process: what the log and the store of runs know of them.
+//! The calls of a run before this process, from the log and the store of runs.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,7 +12,7 @@ use toolcrib_core::{
 use super::failure::Ended;
 use crate::audit::Audit;
 
-/// Events of one run that are read in a page, and the most pages of one run.
+/// Events of one run per page, and the most pages of one run.
 const PAGE: usize = 1_000;
 const MAX_PAGES: usize = 200;
 
@@ -25,17 +25,17 @@ pub(super) struct Past {
 
 /// The state of a call before this process.
 pub(super) enum Seen {
-    /// It ended.
+    /// It has finished.
     Kept(Ended),
-    /// It called a workflow whose run is to continue.
+    /// It called a workflow whose run must continue.
     Child(Box<KeptRun>),
     /// It was refused.
     Refused,
-    /// It started; its end is unknown.
+    /// It started, and its result is unknown.
     Interrupted,
 }
 
-/// The calls of a run in the log, and the runs inside it that have not continued yet.
+/// The calls of a run in the log, and its nested runs that have not continued so far.
 #[derive(Default)]
 pub(super) struct History {
     pub(super) calls: HashMap<CallId, Trace>,
@@ -51,7 +51,7 @@ pub(super) struct Trace {
 // === impl Past ===
 
 impl Past {
-    /// The state of `call` before this process; `None` when it was never made.
+    /// The state of `call` before this process; `None` if it was never made.
     pub(super) fn of(&self, call: &CallId) -> Option<Seen> {
         if let Some(ended) = self.kept.get(call) {
             return Some(Seen::Kept(ended.clone()));

@@ -1,7 +1,7 @@
-//! Continues the runs of a dead process, and ends the runs that other processes cancel.
+//! Continues the runs of a dead process, and stops the runs that other processes cancel.
 //!
-//! Invariant (I-49): a call that was made is not repeated, unless the log shows that it was refused
-//! or its tool may be repeated.
+//! Invariant (I-49): a call is never repeated, unless the log shows its refusal or its tool may be
+//! repeated.
 
 use std::{
     collections::HashMap,
@@ -32,12 +32,12 @@ use super::{
 };
 use crate::live_runs::Keep;
 
-/// How often dead servers are looked for.
+/// How often dead servers are searched for.
 const TAKE_OVER: Duration = Duration::from_secs(5);
 
 impl Workflows {
-    /// Continues the runs that this process has adopted, once `settled` ends, and ends the runs
-    /// that other processes cancel, until the gateway ends.
+    /// After `settled`, continues the runs that this process has adopted. Stops the runs that other
+    /// processes cancel, until the gateway stops.
     pub(crate) fn start(self: &Arc<Self>, settled: impl Future<Output = ()> + Send + 'static) {
         let services = &self.services;
         services.background.spawn(resume_all(Arc::clone(self), settled));
@@ -45,7 +45,7 @@ impl Workflows {
             self.take_over();
         }
         let workflows = Arc::clone(self);
-        // The requests that have been carried out; `u64::MAX` when some have not.
+        // The last completed requests; `u64::MAX` if some are incomplete.
         let done = Arc::new(AtomicU64::new(u64::MAX));
         services.follow("workflows", move |_, changes| {
             let (workflows, done) = (Arc::clone(&workflows), Arc::clone(&done));
@@ -57,7 +57,7 @@ impl Workflows {
         });
     }
 
-    /// Closes the calls and continues the runs of servers that have died, until the gateway ends.
+    /// Closes the calls and continues the runs of dead servers, until the gateway stops.
     fn take_over(self: &Arc<Self>) {
         let workflows = Arc::clone(self);
         self.services.background.every("recovery", TAKE_OVER, move || {
@@ -71,7 +71,7 @@ impl Workflows {
                         "calls and tool sessions of a dead server were recorded as failed"
                     ),
                     Err(error) => {
-                        return tracing::warn!(%error, "dead servers cannot be looked for");
+                        return tracing::warn!(%error, "dead servers could not be searched for");
                     }
                 }
                 let resumed = resume_all(Arc::clone(&workflows), std::future::ready(()));
@@ -80,7 +80,7 @@ impl Workflows {
         });
     }
 
-    /// Ends the runs whose cancellation was requested, as often as they are still listed.
+    /// Stops the runs whose cancellation was requested, again if they are still listed.
     async fn cancel_requested(
         &self,
         changes: Result<Changes, StoreError>,
@@ -128,7 +128,7 @@ async fn resume_all(workflows: Arc<Workflows>, settled: impl Future<Output = ()>
     futures_util::future::join_all(groups).await;
 }
 
-/// Continues the workflows of one run. Workflows inside others continue when those reach them.
+/// Continues the workflows of one run. Nested workflows continue when their parents reach them.
 async fn resume_group(
     workflows: &Arc<Workflows>,
     tenant: &TenantId,
@@ -149,7 +149,7 @@ async fn resume_group(
     let roots: Vec<_> =
         roots.into_iter().map(|root| resume(workflows, root, &history, None)).collect();
     futures_util::future::join_all(roots).await;
-    // Whoever called these has ended without them.
+    // Their callers have finished without them.
     let rest: Vec<KeptRun> = history.children.lock().drain().map(|(_, kept)| kept).collect();
     for left in orphans.into_iter().chain(rest) {
         let end = End::Failed(Failure::interrupted());
@@ -160,7 +160,7 @@ async fn resume_group(
     Ok(())
 }
 
-/// Continues one run until it ends, and closes its call.
+/// Continues one run until it finishes, and closes its call.
 pub(super) async fn resume(
     workflows: &Arc<Workflows>,
     kept: KeptRun,
@@ -203,7 +203,7 @@ pub(super) async fn resume(
     ended
 }
 
-/// The run as it was, or its immediate end.
+/// The restored run, or its immediate result.
 async fn prepare(
     workflows: &Arc<Workflows>,
     kept: KeptRun,
@@ -214,7 +214,7 @@ async fn prepare(
     if cancelled {
         return Err(End::Cancelled);
     }
-    let unreadable = || failed("interrupted", "what was kept of the run cannot be read");
+    let unreadable = || failed("interrupted", "the stored state of the run cannot be read");
     let inputs = json::parse(&inputs).map_err(|_| unreadable())?;
     let results = results.into_iter().map(|(call, json)| {
         let kept: Kept = serde_json::from_str(&json).map_err(|_| unreadable())?;
@@ -222,7 +222,7 @@ async fn prepare(
     });
     let kept = results.collect::<Result<HashMap<_, _>, End>>()?;
     let snapshot = workflows.snapshots.load();
-    let gone = || failed("workflow_changed", "the workflow is not what it was when the run began");
+    let gone = || failed("workflow_changed", "the workflow has changed since the start of the run");
     let entry = snapshot.catalog.by_id(&record.tenant, record.tool_id.as_str());
     let entry = entry.ok_or_else(gone)?;
     let runnable = snapshot.workflows.get(entry).ok_or_else(gone)?;
@@ -288,11 +288,11 @@ async fn store_end(workflows: &Arc<Workflows>, record: &RunRecord, end: &End) {
     let now = workflows.services.now();
     let ended = workflows.store.end(&record.tenant, &record.call_id, state, code, now).await;
     if let Err(error) = ended {
-        tracing::error!(call = %record.call_id, %error, "the end of a run could not be stored");
+        tracing::error!(call = %record.call_id, %error, "the result of a run could not be stored");
     }
 }
 
-/// Records the end of the call of the workflow, whose own task is gone.
+/// Records the result of the call of the workflow, whose task is gone.
 async fn close_call(workflows: &Arc<Workflows>, record: &RunRecord, history: &History, end: &End) {
     let failed = "the workflow failed after its process was replaced";
     let error = match end {
@@ -315,7 +315,7 @@ async fn close_call(workflows: &Arc<Workflows>, record: &RunRecord, history: &Hi
     workflows.audit.append_with_retry(vec![event]).await;
 }
 
-/// Closes the tool sessions that the dead process opened for the calls that have ended now.
+/// Closes the tool sessions of the dead process for the calls that are now closed.
 async fn close_sessions(
     workflows: &Arc<Workflows>,
     tenant: &TenantId,

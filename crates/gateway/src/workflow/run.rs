@@ -1,9 +1,9 @@
 //! One run of one workflow.
 //!
-//! Invariant (I-22): a run has a task of its own. A caller that disconnects cancels it, and the
-//! events of its steps are recorded before the end of its own call.
-//! Invariant (I-49): every step is called in an interaction of the caller, with the caller's
-//! current scopes, and its cause is the call of the workflow.
+//! Invariant (I-22): a run has a separate task. A caller that disconnects cancels it, and the
+//! events of its steps are recorded before the closing event of its call. Invariant (I-49): every
+//! step is called in an interaction of the caller, with the caller's current scopes, and its cause
+//! is the call of the workflow.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ use crate::{
     trace::TaskContext,
 };
 
-/// A run under way.
+/// A run in progress.
 pub(super) struct Run {
     pub(super) workflows: Arc<Workflows>,
     pub(super) plan: Arc<Plan>,
@@ -48,7 +48,7 @@ pub(super) struct Run {
     pub(super) meta: serde_json::Map<String, serde_json::Value>,
 }
 
-/// What stops a run early.
+/// The conditions that stop a run early.
 pub(super) struct RunStopConditions {
     /// Its cancellation was requested.
     pub(super) requested: CancellationToken,
@@ -56,16 +56,16 @@ pub(super) struct RunStopConditions {
     pub(super) left: CancellationToken,
     /// Its source was closed.
     pub(super) closed: CancellationToken,
-    /// The gateway ends.
+    /// The gateway stops.
     pub(super) gateway: CancellationToken,
     /// Its deadline.
     pub(super) timeout: Duration,
-    /// The call of the workflow that it is a step of. While a step waits for approval, both
-    /// deadlines pause.
+    /// The workflow call with this run as a step. While a step waits for approval, both deadlines
+    /// pause.
     pub(super) parent: Option<CallId>,
 }
 
-/// How a run ended.
+/// The result of a run.
 pub(super) enum End {
     Completed(Outcome),
     Failed(Failure),
@@ -79,7 +79,7 @@ struct KeepIn {
     call: CallId,
 }
 
-/// Runs the workflow that `permit` is for.
+/// Runs the workflow of `permit`.
 pub(super) async fn run(
     workflows: &Arc<Workflows>,
     permit: &Permit,
@@ -96,7 +96,7 @@ pub(super) async fn run(
         .as_ref()
         .filter(|known| known.digest == entry.digest)
         .ok_or_else(|| unavailable("the workflow was changed while it was called"))?;
-    // A run belongs to the credential, and outlives a sign-out in the browser.
+    // A run belongs to the credential, and survives a sign-out in the browser.
     let principal = Arc::new(permit.principal().without_session());
     let interaction = workflows
         .interactions
@@ -144,7 +144,7 @@ pub(super) async fn run(
         };
         let is_cut_off = run.workflows.services.background.ending().is_cancelled();
         let how = match &end {
-            // As after a crash, the next process resumes what was cut off.
+            // As after a crash, the next process resumes interrupted runs.
             End::Cancelled if lasts && is_cut_off => CallEnd::Continues,
             End::Failed(failure) if lasts && is_cut_off && failure.is_interrupted() => {
                 CallEnd::Continues
@@ -156,7 +156,7 @@ pub(super) async fn run(
             CallEnd::Continues => run.interaction.close(SessionOutcome::Failed).await,
         }
         drop(listed);
-        // A call that was dropped does not wait.
+        // The receiver may be gone, if the call was dropped.
         recorded.send(how).ok();
         end
     }));
@@ -199,8 +199,8 @@ fn record(
 fn lasts(durable: Option<bool>, store: &dyn RunStore, principal: &Principal) -> bool {
     match principal.auth {
         AuthMethod::ApiKey(_) | AuthMethod::Anonymous => durable.unwrap_or_else(|| store.seals()),
-        // A command of the operator ends with its process, and tokens are not stored: the next
-        // process could not check that one is still valid.
+        // A command of the operator stops with its process. Tokens are not stored: the next process
+        // could not check whether one is still valid.
         AuthMethod::Operator | AuthMethod::Jwt(_) => false,
     }
 }
@@ -228,7 +228,8 @@ pub(super) fn keep_in(
 // === impl Run ===
 
 impl Run {
-    /// Runs the steps until all have ended, one has failed, or something ends it from outside.
+    /// Runs the steps until all have finished, one has failed, or an external condition stops the
+    /// run.
     pub(super) async fn until(&self, ends: RunStopConditions, max_bytes: usize) -> End {
         let pauses = self.workflows.approvals.pauses();
         let deadline = pauses.deadline(Some(&self.call), ends.parent.as_ref());
@@ -264,7 +265,7 @@ impl Run {
         }
     }
 
-    /// Ends the steps that still run, waits until they are recorded, and stores the end.
+    /// Cancels the running steps, waits until they are recorded, and stores the result.
     pub(super) async fn finish(&self, end: &End) {
         let (session, state, code) = match end {
             End::Completed(_) => (SessionOutcome::Completed, RunState::Completed, None),
@@ -276,13 +277,13 @@ impl Run {
         self.interaction.close(session).await;
         let (store, now) = (&self.workflows.store, self.workflows.services.now());
         if let Err(error) = store.end(&self.principal.tenant, &self.call, state, code, now).await {
-            tracing::error!(call = %self.call, %error, "the end of a run could not be stored");
+            tracing::error!(call = %self.call, %error, "the result of a run could not be stored");
         }
     }
 }
 
 fn too_long() -> Failure {
-    Failure::new(UpstreamErrorKind::Timeout.code(), "the workflow did not end in its time")
+    Failure::new(UpstreamErrorKind::Timeout.code(), "the workflow exceeded its time limit")
 }
 
 // === impl KeepIn ===
@@ -290,7 +291,7 @@ fn too_long() -> Failure {
 #[async_trait]
 impl Keep for KeepIn {
     async fn keep(&self, call: &CallId, result: Result<&Outcome, &CallError>) {
-        // A run that is being ended has no use for it.
+        // A cancelled run does not need it.
         if matches!(result, Err(CallError::Cancelled)) {
             return;
         }
@@ -300,7 +301,7 @@ impl Keep for KeepIn {
             Err(_) => return,
         };
         if let Err(error) = stored {
-            tracing::error!(%call, %error, "what came of a step could not be kept");
+            tracing::error!(%call, %error, "the result of a step could not be stored");
         }
     }
 }

@@ -85,7 +85,7 @@ pub(crate) fn mistakes() -> Vec<(String, &'static str)> {
         ("[server]\nport = 1", "toolcrib.toml:2: `server.port`: unknown field `port`"),
         (
             "[server]\nmax_body = \"2MiB\"\nmax_body_total = \"1MiB\"",
-            "toolcrib.toml:3: `server.max_body_total`: must be at least `server.max_body`, which is 2097152 bytes",
+            "toolcrib.toml:3: `server.max_body_total`: must be at least `server.max_body` (2097152 bytes)",
         ),
         ("[sever]\n", "toolcrib.toml:1: `sever`: unknown field `sever`, did you mean `server`?"),
         ("a = [", "toolcrib.toml:1:"),
@@ -174,19 +174,19 @@ pub(crate) fn mistakes() -> Vec<(String, &'static str)> {
         (
             "[[auth.jwt]]\nissuer = \"https://a/x\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
              [[auth.jwt]]\nissuer = \"https://a/y\"\naudiences = [\"x\"]\ntenant = \"t\"",
-            "toolcrib.toml:5: `auth.jwt.principal_prefix`: it begins like the prefix of another",
+            "toolcrib.toml:5: `auth.jwt.principal_prefix`: it overlaps the prefix of another",
         ),
         (
             "[[auth.jwt]]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
              [[auth.jwt]]\nissuer = \"https://b\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
              principal_prefix = \"a|b|\"",
-            "toolcrib.toml:9: `auth.jwt.principal_prefix`: it begins like the prefix of another",
+            "toolcrib.toml:9: `auth.jwt.principal_prefix`: it overlaps the prefix of another",
         ),
         (
             "[[auth.jwt]]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
              [[auth.jwt]]\nissuer = \"https://b\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
              principal_prefix = \"\"",
-            "toolcrib.toml:9: `auth.jwt.principal_prefix`: it begins like the prefix of another",
+            "toolcrib.toml:9: `auth.jwt.principal_prefix`: it overlaps the prefix of another",
         ),
         (
             "[auth.jwt]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
@@ -554,7 +554,10 @@ fn the_record_is_kept_as_it_says() {
         ("signing_key = \"AAAA\"", "must not be in this file"),
         ("[[record.anchor]]", "expected either `file` or `url`"),
         ("[[record.anchor]]\nfile = \"a\"\nurl = \"https://b.example\"", "either `file` or `url`"),
-        ("[[record.anchor]]\nfile = \"a\"\nallow = [\"10.0.0.0/8\"]", "only what has `url`"),
+        (
+            "[[record.anchor]]\nfile = \"a\"\nallow = [\"10.0.0.0/8\"]",
+            "`headers` and `allow` require `url`",
+        ),
         ("[[record.anchor]]\nname = \"a\"", "unknown field"),
         (&format!("[[record.forward]]\n{file}"), "has `file` and no `url`"),
         (&format!("[[record.forward]]\n{file}\nfile = \"x\"\nformat = \"xml\""), "`cloudevents`"),

@@ -131,7 +131,7 @@ const BEYOND: &[&str] = &[
     "cannot be combined with `claims.tenant`",
     "is more than 5 minutes",
     "expected names with dots between them",
-    "it begins like the prefix of another",
+    "it overlaps the prefix of another",
     "`auth.jwt.roles`: ",
     "extends beyond a tenant",
     "is more than 366 days",

@@ -53,7 +53,7 @@ async fn a_tool_that_may_be_used_is_explained_step_by_step() {
         (&json!("denied"), &json!("stop"))
     );
     let open = explanation(&gw.principal("none", []).await, "crib__open").await;
-    assert_eq!(step(&open, "scope")["message"], "it asks for no scope");
+    assert_eq!(step(&open, "scope")["message"], "it requires no scope");
     for bad in ["", &"x".repeat(513)] {
         assert_eq!(reader.get(&format!("/v1/explain?tool={bad}")).await.status, 400);
     }

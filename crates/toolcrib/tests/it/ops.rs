@@ -71,7 +71,7 @@ async fn a_probe_shows_what_fails_and_names_nothing() {
     gw.tasks().spawn("store", Policy::Essential, CancellationToken::new(), essential).ended().await;
     let seen = gw.anonymous().get("/readyz").await;
     assert_eq!(seen.status, 503);
-    assert_eq!(seen.json()["reason"], "a background task ended");
+    assert_eq!(seen.json()["reason"], "a background task stopped");
 }
 
 #[tokio::test]

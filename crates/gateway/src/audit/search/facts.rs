@@ -1,5 +1,5 @@
-//! The facts of an event for searches: read from the stored row, so that one that another program
-//! has changed hides no other.
+//! The facts of an event for searches. They come from the stored row, so that a row changed by
+//! another program hides no other.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -14,7 +14,7 @@ pub(super) const DECIDED: u8 = 2;
 /// The type of an event that this version does not know.
 pub(super) const UNKNOWN: u8 = 31;
 
-/// The statuses, in a fixed order. The first one means none.
+/// The statuses, in a fixed order. The first one means that there is no status.
 pub(super) const STATUSES: [&str; 6] = ["", "ok", "error", "forbidden", "rate_limited", "denied"];
 pub(super) const OK: u8 = 1;
 pub(super) const ERROR: u8 = 2;
@@ -22,10 +22,10 @@ pub(super) const FORBIDDEN: u8 = 3;
 pub(super) const RATE_LIMITED: u8 = 4;
 pub(super) const DENIED: u8 = 5;
 
-/// The code of a call that ended because it requires an approval. It has not failed.
+/// The code of a call that stopped because it requires an approval. It has not failed.
 const APPROVAL_REQUIRED: &str = "approval_required";
 
-/// Returns the place of the code `approval_required` among `codes`.
+/// The place of the code `approval_required` among `codes`.
 pub(super) fn approval_required(codes: &[String]) -> Option<u16> {
     let place = codes.iter().position(|it| it == APPROVAL_REQUIRED)?;
     u16::try_from(place).ok()
@@ -43,21 +43,22 @@ pub(super) struct Facts {
     pub(super) kind: u8,
     /// A place in [`STATUSES`].
     pub(super) status: u8,
-    /// The principal; empty when the event has none.
+    /// The principal; may be empty.
     pub(super) principal: String,
-    /// The id of the tool; empty when the event has none.
+    /// The id of the tool; may be empty.
     pub(super) tool: String,
-    /// An error code, or the reason of a denial; empty when the event has none.
+    /// An error code, or the reason of a denial; may be empty.
     pub(super) code: String,
-    /// Of a call that has returned: how many milliseconds it ran. Of a denial: how many denials it
-    /// counts that are not those of a recorded call.
+    /// For a completed call: its run time in milliseconds. For a denial: the number of denials
+    /// outside of recorded calls.
     pub(super) number: Option<u32>,
     /// The keys of the ids of the event, of its run, and of its call, session or approval.
     pub(super) ids: [u64; 3],
 }
 
-/// The principals and tools of the events of this segment and of the one before it, for those that
-/// they caused. Invariant: an event has those of its own cause or none, so the keys are whole ids.
+/// The principals and tools of the events of this segment and of the previous one, for the events
+/// that they caused. Invariant: the keys are whole ids, so an event never gets values of another
+/// cause.
 #[derive(Debug, Default)]
 pub(super) struct Causes {
     new: HashMap<u128, (String, String)>,
@@ -65,7 +66,7 @@ pub(super) struct Causes {
 }
 
 impl Causes {
-    /// A segment is full; another one begins.
+    /// Starts the next segment after a full one.
     pub(super) fn next_segment(self) -> Self {
         Self { new: HashMap::new(), old: self.new }
     }
@@ -81,7 +82,7 @@ impl Causes {
     }
 }
 
-/// The members of payloads that are searched. Unknown ones are ignored.
+/// The searchable members of payloads. Unknown ones are ignored.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Payload<'a> {
@@ -188,24 +189,24 @@ impl Facts {
     }
 }
 
-/// Returns the source of a tool id such as `mcp:files.read`: `files`.
+/// The source of a tool id such as `mcp:files.read`: `files`.
 pub(super) fn source_of(tool: &str) -> &str {
     let name = tool.split_once(':').map_or(tool, |(_, name)| name);
     name.split_once('.').map_or("", |(source, _)| source)
 }
 
-/// Returns the kind of a tool id: `mcp`.
+/// The kind of a tool id: `mcp`.
 pub(super) fn kind_of(tool: &str) -> &str {
     tool.split_once(':').map_or("", |(kind, _)| kind)
 }
 
-/// Returns the name of a tool id as callers write it: `files__read`.
+/// The name of a tool id as callers write it: `files__read`.
 pub(super) fn wire_of(tool: &str) -> String {
     let name = tool.split_once(':').map_or(tool, |(_, name)| name);
     name.replacen('.', "__", 1)
 }
 
-/// Returns a key that no other id has.
+/// A key that is unique to this id.
 fn cause_key(id: &str) -> u128 {
     uuid(id).unwrap_or_else(|| {
         let digest = Sha256::digest(id);
@@ -213,11 +214,11 @@ fn cause_key(id: &str) -> u128 {
     })
 }
 
-/// The bits of a UUID that its key keeps. UUIDs of one millisecond begin alike, so the rest of the key
-/// is a hash.
+/// The bits of a UUID that its key keeps. UUIDs of one millisecond start alike, so the rest of the
+/// key is a hash.
 const START: u32 = 40;
 
-/// Returns a key of an id: of a UUID its start and a hash, else the first 8 bytes of its text.
+/// A key of an id: for a UUID its start and a hash, otherwise the first 8 bytes of its text.
 pub(super) fn id_key(id: &str) -> u64 {
     uuid(id).map_or_else(|| text_start(id).0, uuid_key)
 }

@@ -1,8 +1,8 @@
-//! The index of the event log: segments that are stored, and the newest events in memory.
+//! The index of the event log: stored segments, and the newest events in memory.
 //!
 //! Invariants:
 //! - The index is derived: a missing or damaged segment is computed again from the log.
-//! - No append waits for it. It is brought up to date by searches, and slowly in the background.
+//! - Appends never wait for it. Searches update it, and a slow background task.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -27,20 +27,20 @@ use super::{
     segment::{Builder, Columns, Head, Ids, NONE, SIZE, segment_of},
 };
 
-/// Events that are read from the log at once.
+/// Events per read of the log.
 const PAGE: usize = 1_000;
 /// Runs that are read for the causes of the events of one page.
 const MOST_RUNS: usize = 32;
-/// Segments that are looked at together.
+/// Segments per batch.
 const BATCH: u64 = 32;
-/// Segments whose columns one search reads at most: 8 million events.
+/// Most segments whose columns one search reads: 8 million events.
 const MAX_SEGMENTS: usize = 512;
-/// Segments that are kept in memory because the store could not write them. Later ones are an error.
+/// Most segments in memory that the store could not write. More are an error.
 const MAX_HELD: usize = 64;
-/// Bytes of segments that are kept in memory between searches.
+/// Size of the segments in memory between searches, in bytes.
 const CACHE: u64 = 64 * 1024 * 1024;
-/// The expected segments there. A cache of more items is divided into parts, which are full before the
-/// whole is.
+/// The expected segments in the cache. A cache of more items is divided into parts, which fill up
+/// before the whole does.
 const EXPECTED: usize = 16;
 /// How long segments are kept in memory after the last search.
 const IDLE: Duration = Duration::from_secs(60);
@@ -57,17 +57,17 @@ pub(super) struct Index {
     forgotten: AtomicU64,
 }
 
-/// The segment that is not full, and what was read for it.
+/// The incomplete segment, and its inputs.
 #[derive(Default)]
 struct Newest {
     builder: Builder,
-    /// The position of the last event that was read; `None` before the first one.
+    /// The position of the last event read; `None` before the first one.
     last: Option<u64>,
     /// Segments that the store could not write.
     held: BTreeMap<u64, Arc<Segment>>,
 }
 
-/// A segment that is full. Its parts are read when they are needed.
+/// A full segment. Its parts are read on use.
 #[derive(Debug, Default, Clone)]
 struct Segment {
     head: Arc<Head>,
@@ -87,7 +87,7 @@ impl Weighter<u64, Arc<Segment>> for Bytes {
     }
 }
 
-/// Whether a visit goes on.
+/// Whether a visit continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
     Continue,
@@ -108,7 +108,7 @@ pub(super) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Returns how many milliseconds a call ran that has returned.
+    /// The run time of a completed call, in milliseconds.
     pub(super) fn run_time(&self) -> Option<u32> {
         let is_call = self.columns.kind.get(self.row) == Some(&RETURNED);
         let number = self.columns.number.get(self.row).filter(|it| is_call && **it != NONE);
@@ -118,18 +118,18 @@ impl Row<'_> {
 
 /// Receives the rows that match.
 pub(super) trait Visitor: Send {
-    /// A segment begins.
+    /// Called at the start of a segment.
     fn segment(&mut self, _head: &Head) {}
     fn row(&mut self, row: &Row<'_>) -> Flow;
 }
 
-/// How a visit ended.
+/// The result of a visit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Visited {
     /// Whether there may be more in the direction of the visit.
     pub(super) more: bool,
-    /// The last position that was looked at, in the numbering of the scope. Oldest first: the end of
-    /// the log, unless there is more.
+    /// The last visited position, in the numbering of the scope. Oldest first: the end of the log,
+    /// unless there is more.
     pub(super) position: Option<u64>,
 }
 
@@ -153,7 +153,7 @@ impl Index {
         }
     }
 
-    /// Visits the rows of `scope`, beginning with the segment `first`, which has the oldest event.
+    /// Visits the rows of `scope`. `first` is the segment with the oldest event.
     pub(super) async fn visit(
         &self,
         scope: &Scope,
@@ -231,8 +231,8 @@ impl Index {
         Ok(Flow::Continue)
     }
 
-    /// Returns these segments with their head and with `part`. `known` has the parts that the caller
-    /// has loaded, which the cache may have forgotten.
+    /// Loads these segments with their head and with `part`. `known` has the parts that the caller
+    /// has loaded, because the cache may have dropped them.
     async fn load(
         &self,
         numbers: &[u64],
@@ -292,7 +292,7 @@ impl Index {
         Ok(found)
     }
 
-    /// Begins a segment, with the causes among the events before it.
+    /// Starts a segment, with the causes among the events before it.
     async fn builder(&self, number: u64) -> Result<Builder, StoreError> {
         let mut builder = Builder::new(number);
         let after = (number * SIZE).saturating_sub(PAGE as u64);
@@ -307,7 +307,7 @@ impl Index {
         Ok(builder)
     }
 
-    /// Computes a segment that is missing in the store, or damaged there, from the log.
+    /// Computes a segment from the log if it is missing in the store or damaged there.
     async fn compute(&self, number: u64) -> Result<Builder, StoreError> {
         let mut builder = self.builder(number).await?;
         let (mut after, last) = (number * SIZE, (number + 1) * SIZE);
@@ -331,7 +331,7 @@ impl Index {
         Ok(builder)
     }
 
-    /// Reads the events that are new since the last time, and stores at most `most` full segments.
+    /// Reads the events since the last time, and stores at most `most` full segments.
     async fn catch_up(&self, newest: &mut Newest, most: u64) -> Result<(), StoreError> {
         let mut after = match newest.last {
             Some(last) => last,
@@ -363,8 +363,8 @@ impl Index {
         }
     }
 
-    /// Reads the causes of events that are neither known nor in the same page: such as those of an
-    /// approval that was given hours after its request. A cause is an event of the same run.
+    /// Reads the causes of events that are neither known nor in the same page, such as those of an
+    /// approval hours after its request. A cause is an event of the same run.
     async fn find_causes(
         &self,
         page: &[StoredEvent],
@@ -389,7 +389,7 @@ impl Index {
                 newest: true,
                 ..EventQuery::default()
             };
-            // An event that cannot be read is of no use as a cause; `audit verify` reports it.
+            // An unreadable event cannot be a cause; `audit verify` reports it.
             for logged in self.log.read(query).await.unwrap_or_default() {
                 let before = logged.link.position < event.tenant_position;
                 if let (true, Ok(stored)) =
@@ -402,7 +402,7 @@ impl Index {
         Ok(())
     }
 
-    /// Stores the segment that is full, and begins the segment `next`.
+    /// Stores the full segment, and starts the segment `next`.
     async fn finish(&self, newest: &mut Newest, next: u64) -> Result<(), StoreError> {
         let mut full = std::mem::replace(&mut newest.builder, Builder::new(next));
         newest.builder.causes = std::mem::take(&mut full.causes).next_segment();
@@ -418,8 +418,8 @@ impl Index {
         Ok(())
     }
 
-    /// Stores full segments, if there are any: at most `most`. Forgets segments in memory after a
-    /// while without searches. Returns whether the store has segments.
+    /// Stores at most `most` full segments. Drops segments in memory after a while without
+    /// searches. Returns whether the store has segments.
     pub(super) async fn maintain(&self, most: u64) -> Result<bool, StoreError> {
         let is_idle = self.last_search.lock().elapsed() > IDLE;
         if is_idle {
@@ -531,7 +531,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Everything in the segment was looked at.
+    /// Notes that the whole segment was visited.
     fn passed(&mut self, head: &Head) {
         let Some((first, last)) = self.scope.positions(head) else { return };
         self.position = Some(match self.order {

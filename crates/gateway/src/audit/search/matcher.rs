@@ -10,8 +10,8 @@ use super::{
     segment::{Columns, Head, Ids, NONE, SIZE},
 };
 
-/// What to search, and between which positions: those in the log of the tenant, if there is one, else
-/// those in the whole log.
+/// What to search, and between which positions: in the log of the tenant if there is one, otherwise
+/// in the whole log.
 #[derive(Debug, Clone)]
 pub(super) struct Scope {
     pub(super) tenant: Option<TenantId>,
@@ -30,7 +30,7 @@ pub(super) struct Matcher {
     before: u64,
     from: i64,
     to: i64,
-    /// In the order of the filter, which has at most [`toolcrib_core::event::MAX_TERMS`].
+    /// The terms in the order of the filter, which has at most [`toolcrib_core::event::MAX_TERMS`].
     terms: Vec<Vec<Test>>,
 }
 
@@ -38,8 +38,8 @@ pub(super) struct Matcher {
 pub(super) struct Matched {
     /// Its position in the numbering of the scope.
     pub(super) position: u64,
-    /// A bit for each term that only the ids of the event decide: the index has keys of them, which
-    /// others can share.
+    /// A bit for each term that only the ids of the event decide: different ids may share a key of
+    /// the index.
     pub(super) undecided: u32,
 }
 
@@ -88,8 +88,8 @@ impl Scope {
         self.filter.needs_ids()
     }
 
-    /// Returns the first and the last position of a segment in the numbering of this scope, if the
-    /// segment has an event in it.
+    /// The first and the last position of a segment in the numbering of this scope, if the segment
+    /// has an event in it.
     pub(super) fn positions(&self, head: &Head) -> Option<(u64, u64)> {
         match &self.tenant {
             None => (head.rows > 0).then_some((head.first, head.last)),
@@ -102,7 +102,7 @@ impl Scope {
 }
 
 impl Matcher {
-    /// Returns `None` if no row of the segment can match.
+    /// Creates a matcher; `None` if no row of the segment can match.
     pub(super) fn new(scope: &Scope, number: u64, head: &Head) -> Option<Self> {
         let filter = &scope.filter;
         let (first, last) = scope.positions(head)?;
@@ -136,7 +136,7 @@ impl Matcher {
         })
     }
 
-    /// Returns a row that matches, as far as the index has its facts.
+    /// A matching row, as far as the index has its facts.
     pub(super) fn matched(
         &self,
         scope: &Scope,
@@ -167,7 +167,7 @@ impl Matcher {
     }
 }
 
-/// Returns the conditions of a term; `None` if no row of the segment can fulfil one.
+/// The conditions of a term; `None` if no row of the segment can fulfil one.
 fn tests(term: &Term, head: &Head) -> Option<Vec<Test>> {
     let tests = term.0.iter().map(|Condition { fact, is_negated }| Test {
         column: Column::of(fact, head).unwrap_or(Column::Nothing),
@@ -190,7 +190,7 @@ impl Test {
 }
 
 impl Column {
-    /// Returns what of a segment has this fact; `None` if nothing does.
+    /// The part of a segment with this fact; `None` if it is empty.
     fn of(fact: &Fact, head: &Head) -> Option<Self> {
         let tools = |fits: &dyn Fn(&str) -> bool| {
             places(&head.tools, |tool| !tool.is_empty() && fits(tool)).map(Self::Tools)
@@ -305,7 +305,7 @@ impl Statuses {
     }
 }
 
-/// Returns a bit for each type that matches; `None` if none does.
+/// A bit for each matching type; `None` without a match.
 fn kinds(pattern: &TextPattern) -> Option<u32> {
     let known = EventBody::KINDS.iter().zip(0_u32..).filter(|(name, _)| pattern.matches(name));
     let bits = known.fold(0, |bits, (_, place)| bits | 1 << place);
@@ -318,7 +318,7 @@ fn is_tool(pattern: &TextPattern, tool: &str) -> bool {
     pattern.matches(tool) || pattern.matches(&facts::wire_of(tool))
 }
 
-/// Returns which texts match; `None` if none does.
+/// The matching texts, as flags; `None` without a match.
 fn places(texts: &[String], matches: impl Fn(&str) -> bool) -> Option<Vec<bool>> {
     let list: Vec<_> = texts.iter().map(|it| matches(it)).collect();
     list.contains(&true).then_some(list)

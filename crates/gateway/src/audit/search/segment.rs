@@ -14,12 +14,12 @@ use super::facts::{Causes, Facts};
 pub(super) const SIZE: u64 = 16_384;
 /// The level of the compression: the fastest one.
 const LEVEL: i32 = 1;
-/// The most bytes of a part that is read back; a segment has less than 1 MiB in each.
+/// The most bytes of a decompressed part; a segment has less than 1 MiB in each.
 const MAX_PART: usize = 64 * 1024 * 1024;
 /// No number.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Returns the segment of a position; positions begin at 1.
+/// The segment of a position; the first position is 1.
 pub(super) fn segment_of(position: u64) -> u64 {
     position.saturating_sub(1) / SIZE
 }
@@ -140,7 +140,7 @@ impl Builder {
     }
 }
 
-/// Returns a segment as it is stored. `None` if it cannot be encoded, which does not happen.
+/// Encodes a segment. `None` if that fails, which never happens.
 pub(super) fn stored(number: u64, head: &Head, columns: &Columns, ids: &Ids) -> Option<NewSegment> {
     Some(NewSegment {
         number,

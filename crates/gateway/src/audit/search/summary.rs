@@ -12,7 +12,7 @@ use super::{
 
 /// The most parts of time in a summary.
 pub const MAX_BUCKETS: usize = 200;
-/// The tools and principals that are listed.
+/// The most tools and principals in a list.
 const MOST_LISTED: usize = 10;
 /// The lengths of parts of time, in milliseconds. Longer ones are whole weeks.
 const STEPS: [i64; 16] = [
@@ -34,10 +34,10 @@ const STEPS: [i64; 16] = [
     604_800_000,
 ];
 
-/// Counts of the calls that ended in a time.
+/// Counts of the calls that finished in a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// The beginning.
+    /// The start.
     pub from: Timestamp,
     /// The end.
     pub to: Timestamp,
@@ -45,9 +45,9 @@ pub struct Summary {
     pub step_secs: u64,
     /// All matching events.
     pub events: u64,
-    /// All matching calls that ended, and denials.
+    /// All matching calls that finished, and denials.
     pub totals: Totals,
-    /// Parts of the time in ascending order, without those in which nothing happened.
+    /// Parts of the time in ascending order, without empty ones.
     pub buckets: Vec<Bucket>,
     /// The tools with most calls.
     pub tools: Vec<Group>,
@@ -55,7 +55,7 @@ pub struct Summary {
     pub principals: Vec<Group>,
     /// The tools with the longest run times.
     pub slowest: Vec<Group>,
-    /// Whether older events were not counted, because there are too many.
+    /// Whether older events were left out, because there are too many.
     pub is_partial: bool,
 }
 
@@ -68,11 +68,11 @@ pub struct Totals {
     pub failed: u64,
     /// Refused calls, and denials that belong to no recorded call.
     pub denied: u64,
-    /// Calls that ended because they require an approval.
+    /// Calls that stopped because they require an approval.
     pub approval_required: u64,
-    /// The run time, in milliseconds, that half of the calls did not exceed.
+    /// The median run time, in milliseconds.
     pub p50_ms: Option<u32>,
-    /// The same for 95 %.
+    /// The 95th percentile, in milliseconds.
     pub p95_ms: Option<u32>,
 }
 
@@ -115,7 +115,8 @@ struct Counts {
     times: Vec<u32>,
 }
 
-/// Groups by the texts of a column. A segment has its own places, which are looked up once each.
+/// Groups by the texts of a column. Each segment has different places, which are looked up once per
+/// segment.
 #[derive(Debug, Default)]
 struct Groups {
     places: HashMap<String, usize>,
@@ -143,7 +144,7 @@ impl Counting {
         let (from, to) = (from.timestamp_millis(), to.timestamp_millis());
         let most = i64::try_from(buckets.clamp(1, MAX_BUCKETS)).unwrap_or(1);
         let length = to.saturating_sub(from).max(1);
-        // A range that begins within a part touches one more.
+        // A range that starts within a part touches one more.
         let fits = |step: &i64| length / step + 2 <= most.max(2);
         let week = STEPS.last().copied().unwrap_or(1);
         let step = STEPS.iter().copied().find(fits).unwrap_or_else(|| {
@@ -227,7 +228,7 @@ impl Visitor for Counting {
     }
 }
 
-/// A call that ended, or a denial.
+/// A call that finished, or a denial.
 struct Call {
     result: CallResult,
     times: u64,
@@ -287,7 +288,7 @@ impl Groups {
     }
 }
 
-/// Returns the groups with most calls.
+/// The groups with most calls.
 fn most_calls(mut groups: Vec<Group>) -> Vec<Group> {
     groups
         .sort_by(|a, b| b.totals.calls().cmp(&a.totals.calls()).then_with(|| a.name.cmp(&b.name)));
@@ -295,7 +296,7 @@ fn most_calls(mut groups: Vec<Group>) -> Vec<Group> {
     groups
 }
 
-/// Returns the groups with the longest run times, by the time of 95 % of their calls.
+/// The groups with the longest run times, by the time of 95 % of their calls.
 fn slowest(groups: &[Group]) -> Vec<Group> {
     let mut measured: Vec<&Group> =
         groups.iter().filter(|group| group.totals.p95_ms.is_some()).collect();
@@ -306,7 +307,7 @@ fn slowest(groups: &[Group]) -> Vec<Group> {
     measured.into_iter().take(MOST_LISTED).cloned().collect()
 }
 
-/// Returns the time that `percent` of the calls did not exceed.
+/// The time that `percent` of the calls did not exceed.
 fn quantile(times: &mut [u32], percent: usize) -> Option<u32> {
     let rank = (times.len() * percent).div_ceil(100).checked_sub(1)?;
     let (_, found, _) = times.select_nth_unstable(rank.min(times.len() - 1));

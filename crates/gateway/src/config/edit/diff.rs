@@ -1,7 +1,7 @@
 //! The lines that a change of the configuration file adds and removes.
 //!
-//! Invariant: a diff has changed lines alone, and no value of an environment or header that was in the
-//! file before ([`mask`](super::mask)).
+//! Invariant: a diff contains only changed lines, and no earlier value of an environment or header
+//! ([`mask`](super::mask)).
 
 use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
@@ -76,7 +76,7 @@ pub fn diff(before: &str, after: &str) -> Vec<Hunk> {
         hunks.push(Hunk { line: 1, table: String::new(), lines });
     }
     for hunk in &mut hunks {
-        // A new table is in no other one.
+        // A new table is outside all other tables.
         let first = hunk.lines.iter().find(|line| !line.text.trim().is_empty());
         if first.is_some_and(|line| line.text.trim_start().starts_with('[')) {
             hunk.table.clear();

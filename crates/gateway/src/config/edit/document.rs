@@ -1,4 +1,4 @@
-//! Changes of a TOML document whose comments and layout stay.
+//! Changes a TOML document and keeps its comments and layout.
 
 use serde_json::{Map, Number, Value as Json};
 use toml_edit::{
@@ -15,10 +15,10 @@ use super::{
 /// Nested tables and arrays in the value of one key.
 const MAX_DEPTH: usize = 8;
 
-/// Some editors begin a file with it.
+/// Some editors write it at the start of a file.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// Settings of a source that are tables of their own; rules are tables in a table.
+/// The key of rules, which are tables in a table.
 const RULES: &str = "tools";
 
 pub(super) fn apply(text: &str, changes: &[Change]) -> Result<String, EditError> {
@@ -32,7 +32,7 @@ pub(super) fn apply(text: &str, changes: &[Change]) -> Result<String, EditError>
     for (index, change) in changes.iter().enumerate() {
         one(&mut document, change).map_err(|error| EditError { change: index, ..error })?;
     }
-    // The document has lost the kind of its line ends.
+    // The document has lost its kind of line breaks.
     let mut new = document.to_string();
     if body.contains("\r\n") && body.matches('\n').count() == body.matches("\r\n").count() {
         new = new.replace("\r\n", "\n").replace('\n', "\r\n");
@@ -49,7 +49,7 @@ pub(super) fn apply(text: &str, changes: &[Change]) -> Result<String, EditError>
 
 fn one(document: &mut DocumentMut, change: &Change) -> Result<(), EditError> {
     if !change.tools.is_empty() {
-        return Err(EditError::of_key("tools", "is only for a role that is added or changed"));
+        return Err(EditError::of_key("tools", "is only for adding or changing a role"));
     }
     let rule = change.kind == ChangeKind::Rule;
     match &change.source {
@@ -112,7 +112,7 @@ fn element(
     }
 }
 
-/// Returns the tables of `[[array]]`; `None` if there are none.
+/// The tables of `[[array]]`; `None` if it is empty or missing.
 fn elements<'a>(
     document: &'a mut DocumentMut,
     array: &str,
@@ -131,7 +131,7 @@ fn is_called(table: &Table, key: &str, name: &str) -> bool {
     table.get(key).and_then(Item::as_str) == Some(name)
 }
 
-/// Appends `table` to `[[array]]`: after the last one, or at the end of the file.
+/// Appends `table` to `[[array]]`: after its last table, or at the end of the file.
 fn append(document: &mut DocumentMut, array: &str, mut table: Table) -> Result<(), EditError> {
     let last_of_all = document.iter().filter_map(|(_, item)| last_position(item)).max();
     let last = document.get(array).and_then(last_position);
@@ -161,7 +161,7 @@ fn append(document: &mut DocumentMut, array: &str, mut table: Table) -> Result<(
     Ok(())
 }
 
-/// Returns the place of the last table in `item`.
+/// The position of the last table in `item`.
 fn last_position(item: &Item) -> Option<isize> {
     let of_table = |table: &Table| {
         let inner = table.iter().filter_map(|(_, item)| last_position(item)).max();
@@ -193,7 +193,7 @@ fn keep_comment(document: &mut DocumentMut, removed: &Table) {
     }
 }
 
-/// Returns the place of the first table after the place `after` that has a header.
+/// The position of the first table with a header after the position `after`.
 fn next_place(table: &Table, after: Option<isize>) -> Option<isize> {
     let of = |table: &Table| {
         let is_shown = !table.is_implicit() && !table.is_dotted();
@@ -384,7 +384,7 @@ fn merge(
     depth: usize,
 ) -> Result<(), EditError> {
     check_depth(depth)?;
-    // Below a table of its own, `{ env = "NAME" }` and its like are values.
+    // Below a separate table, `{ env = "NAME" }` and the like are values.
     let is_place = depth > 0 && is_place(members);
     match table.get_mut(key) {
         Some(Item::Table(inner)) if !is_place => fill_nested(inner, members, depth + 1),
@@ -403,7 +403,7 @@ fn merge(
     }
 }
 
-/// Whether an object is the place of a secret, which is one value.
+/// Whether an object is the place of a secret, and so a single value.
 fn is_place(members: &Map<String, Json>) -> bool {
     members.len() == 1 && members.keys().all(|key| key == "env" || key == "file")
 }
@@ -432,13 +432,14 @@ fn replace(old: &mut Value, mut new: Value) {
     *old = new;
 }
 
-/// Makes the elements of `old` those of `new`; elements that stay keep their lines and comments.
+/// Replaces the elements of `old` by those of `new`; elements in both keep their lines and
+/// comments.
 fn adjust(old: &mut Array, new: &Array) {
     let wanted: Vec<String> = new.iter().map(plain).collect();
     old.retain(|it| wanted.contains(&plain(it)));
     let kept: Vec<String> = old.iter().map(plain).collect();
     if !wanted.starts_with(&kept) {
-        // Another order: written anew.
+        // The order changed, so the array is rewritten.
         old.clear();
     }
     for value in new.iter().skip(old.len()).cloned().collect::<Vec<_>>() {
@@ -475,7 +476,7 @@ fn push(array: &mut Array, mut value: Value) {
     array.push_formatted(value);
 }
 
-/// Returns a value without its comments and layout.
+/// A comparable form of a value, without its comments and layout.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(it) => format!("s{}", it.value()),
@@ -498,11 +499,11 @@ fn value(setting: &Json, depth: usize) -> Result<Value, String> {
         return Err("is nested too deeply".to_owned());
     }
     Ok(match setting {
-        Json::Null => return Err("`null` is only for a key that is removed".to_owned()),
+        Json::Null => return Err("`null` can only remove a key".to_owned()),
         Json::Bool(it) => (*it).into(),
         Json::Number(it) => match (it.as_i64(), it.as_f64()) {
             (Some(it), _) => it.into(),
-            // Not one that TOML would round.
+            // A number that TOML would round is rejected.
             (None, Some(double))
                 if Number::from_f64(double).is_some_and(|same| compare(it, &same).is_eq()) =>
             {

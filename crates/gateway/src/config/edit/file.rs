@@ -1,7 +1,7 @@
-//! The configuration file on disk: reading it, and putting another text in its place.
+//! The configuration file on disk: reads and replaces it.
 //!
-//! Invariant: the file is replaced whole or not at all, only if its content is the one that the change
-//! was made for, and with the same permissions. The text before is kept next to it.
+//! Invariant: the file is replaced atomically, keeps its permissions, and is only replaced while
+//! its content is the one that the change was made for. The previous text is kept next to it.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
@@ -23,7 +23,7 @@ use crate::{
     ids::new_id,
 };
 
-/// Copies of earlier texts that are kept.
+/// Number of earlier texts to keep.
 pub(super) const BACKUPS: usize = 5;
 /// Size limit of the file, in bytes.
 pub(super) const MAX_BYTES: u64 = 4 << 20;
@@ -33,7 +33,7 @@ const NEW_MODE: u32 = 0o600;
 /// Checks a text as a server and `toolcrib config check` do.
 #[async_trait]
 pub trait ConfigCheck: Send + Sync + 'static {
-    /// Returns the configuration in `text` with all problems and warnings.
+    /// Checks `text` and collects all problems and warnings.
     async fn check(&self, text: &str) -> CheckReport;
 }
 
@@ -68,16 +68,16 @@ pub struct FileContent {
 /// Why the file cannot be read or replaced. The texts are for people who may edit it.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It is not the text that the change was made for.
-    #[error("the configuration file was changed since it was read; look at it again")]
+    /// The file is not the text that the change was made for.
+    #[error("the configuration file was changed since it was read; read it again")]
     Changed,
-    /// Another process replaces it at this moment.
+    /// Another process is replacing the file.
     #[error("another process changes the configuration file at this moment; try again")]
     Busy,
-    /// The file is not one that can be replaced.
+    /// This file cannot be replaced; the text is the reason.
     #[error("the configuration file cannot be edited from here: {0}")]
     Unsuitable(String),
-    /// The system refused it.
+    /// The system rejected the operation.
     #[error("the configuration file cannot be {what}: {error}{}", remedy(error))]
     System {
         /// The verb.
@@ -87,7 +87,7 @@ pub enum FileError {
     },
 }
 
-/// Says how a server that may not write its file can be allowed to.
+/// A hint for a server without write access to its file.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::ReadOnlyFilesystem => {
@@ -103,29 +103,29 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// A new text on the disk that is not in place yet. Dropping it removes it.
+/// A new text on disk, before it replaces the file. Dropping it removes it.
 pub struct PendingFile {
     target: PathBuf,
     temporary: PathBuf,
-    /// The hash of the text that it replaces; `None` if there is no file.
+    /// The hash of the text to replace; `None` if there is no file.
     expected: Option<String>,
-    /// Held until the text is in place, so that no other process replaces the file.
+    /// Held until the file is replaced, so that no other process replaces it meanwhile.
     _lock: File,
     backup: Option<PathBuf>,
 }
 
-/// Returns the SHA-256 of `text` in hexadecimal digits.
+/// The SHA-256 of `text` in hexadecimal digits.
 pub fn hash(text: &str) -> String {
     Digest::of(text.as_bytes()).to_string()
 }
 
 impl ConfigFile {
-    /// The file at `path`, whose texts are checked by `check`.
+    /// Describes the file at `path`; `check` checks its texts.
     pub fn new(path: PathBuf, check: Arc<dyn ConfigCheck>) -> Self {
         Self { path, check }
     }
 
-    /// Returns the name of the file without its directory.
+    /// The name of the file without its directory.
     pub fn name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -140,7 +140,7 @@ impl ConfigFile {
         self.check.check(text).await
     }
 
-    /// Reads the file; one that does not exist is empty.
+    /// Reads the file; a missing file is empty.
     ///
     /// # Errors
     /// [`FileError`].
@@ -162,14 +162,14 @@ impl ConfigFile {
         Ok(FileContent { hash: hash(&text), text, exists })
     }
 
-    /// Returns why the file cannot be replaced; `None` if nothing speaks against it.
+    /// The reason why the file cannot be replaced; `None` if it can be.
     pub fn obstacle(&self) -> Option<FileError> {
         let metadata = match self.suitable() {
             Ok(metadata) => metadata,
             Err(error) => return Some(error),
         };
-        // Only an attempt says whether the directory and its file system can be written.
-        // Of its own, because several callers may look at the same time.
+        // Only an attempt shows whether the directory and its file system are writable. The name
+        // is unique, because several callers may check at the same time.
         let probe = self.sibling(&format!("probe-{}", new_id::<EventId>()));
         let result = create(&probe, metadata.as_ref()).map(drop);
         fs::remove_file(&probe).ok();
@@ -180,7 +180,7 @@ impl ConfigFile {
     /// hash of the text that the change was made for.
     ///
     /// # Errors
-    /// [`FileError`]: the file is as it was.
+    /// [`FileError`]: the file is unchanged.
     pub fn prepare(&self, expected: &str, text: &str) -> Result<PendingFile, FileError> {
         let metadata = self.suitable()?;
         let written = |error| FileError::System { what: "written", error };
@@ -195,7 +195,7 @@ impl ConfigFile {
             return Err(FileError::Changed);
         }
         let temporary = self.sibling("new");
-        // Left by a process that was killed; the lock is held, so no other process uses it.
+        // A killed process left it; the lock is held, so no other process uses it.
         fs::remove_file(&temporary).ok();
         let mut prepared = PendingFile {
             target: self.path.clone(),
@@ -213,10 +213,10 @@ impl ConfigFile {
         Ok(prepared)
     }
 
-    /// Keeps `text` as the newest copy, and removes the oldest.
+    /// Keeps `text` as the newest backup, and removes the oldest.
     fn back_up(&self, text: &str, metadata: Option<&Metadata>) -> Result<PathBuf, FileError> {
         let written = |error| FileError::System { what: "copied", error };
-        // Looked at first, so that a copy is not moved in vain.
+        // Check before rotating backups.
         for backup in (1..=BACKUPS).map(|number| self.backup(number)) {
             if fs::symlink_metadata(&backup).is_ok_and(|it| it.is_dir()) {
                 let reason = format!("the name {} of its copies is a directory", backup.display());
@@ -253,7 +253,7 @@ impl ConfigFile {
         self.path.with_file_name(format!(".{}.{what}", self.name()))
     }
 
-    /// Returns the metadata of the file if it is one that can be replaced; `None` if there is none.
+    /// The metadata of the file if it can be replaced; `None` if the file is missing.
     fn suitable(&self) -> Result<Option<Metadata>, FileError> {
         let unsuitable = |reason: &str| Err(FileError::Unsuitable(reason.to_owned()));
         let metadata = match fs::symlink_metadata(&self.path) {
@@ -278,14 +278,14 @@ impl ConfigFile {
 }
 
 impl PendingFile {
-    /// Puts the text in place. Returns the name of the copy of the text before.
+    /// Replaces the file. Returns the name of the backup of the previous text.
     ///
     /// # Errors
-    /// [`FileError::System`] or [`FileError::Changed`]: the file is as it was, or as another program
-    /// has written it meanwhile.
+    /// [`FileError::System`] or [`FileError::Changed`]: the file is unchanged, or as
+    /// another program wrote it meanwhile.
     pub fn place(self) -> Result<Option<String>, FileError> {
         self.replace()?;
-        // The new name is in force already; a file system without this loses it in a power cut only.
+        // The new name is already in effect. Without this sync, only a power cut can lose it.
         if let Err(error) = File::open(directory(&self.target)).and_then(|it| it.sync_all()) {
             tracing::warn!(%error, "the directory of the configuration could not be synced");
         }
@@ -293,8 +293,8 @@ impl PendingFile {
         Ok(self.backup.as_ref().and_then(name))
     }
 
-    /// Exchanges both files, so that a text that another program has written since [`prepare`] is not
-    /// lost: it is found in place of the expected one and put back.
+    /// Exchanges both files. If another program has changed the file since [`prepare`], the
+    /// exchange reveals its text, and a second exchange restores it.
     ///
     /// [`prepare`]: ConfigFile::prepare
     fn replace(&self) -> Result<(), FileError> {
@@ -311,7 +311,8 @@ impl PendingFile {
         match rename(&self.temporary, &self.target, RenameFlags::EXCHANGE) {
             Ok(()) => {}
             Err(Errno::NOENT) => return Err(FileError::Changed),
-            // A file system without an exchange: a text of the next microseconds is lost.
+            // A file system without an exchange: a text written in the next microseconds is
+            // lost.
             Err(error) if is_unsupported(error) => {
                 if content_hash(&self.target).map_err(system)? != *expected {
                     return Err(FileError::Changed);
@@ -330,7 +331,7 @@ impl PendingFile {
 }
 
 impl Drop for PendingFile {
-    /// Removes the text that was not put in place, or the one that it has replaced.
+    /// Removes the new text if it was not used, or the text that it replaced.
     fn drop(&mut self) {
         fs::remove_file(&self.temporary).ok();
     }
@@ -340,7 +341,7 @@ fn rename(from: &Path, to: &Path, flags: RenameFlags) -> Result<(), Errno> {
     renameat_with(CWD, from, CWD, to, flags)
 }
 
-/// Whether the file system or the kernel has no such rename.
+/// Whether the file system or the kernel does not support this rename.
 fn is_unsupported(error: Errno) -> bool {
     matches!(error, Errno::INVAL | Errno::NOSYS | Errno::NOTSUP)
 }
@@ -356,7 +357,7 @@ fn directory(file: &Path) -> &Path {
     }
 }
 
-/// Opens the file without waiting for the writer of a pipe.
+/// Opens the file; for a pipe, does not wait for its writer.
 fn open(path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
@@ -364,7 +365,7 @@ fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Creates a file with the owner and the permissions of the one that it is to replace.
+/// Creates a file with the owner and the permissions of the file to replace.
 fn create(path: &Path, like: Option<&Metadata>) -> Result<File, FileError> {
     let written = |error| FileError::System { what: "written", error };
     let mut options = OpenOptions::new();

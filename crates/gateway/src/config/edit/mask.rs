@@ -1,8 +1,8 @@
 //! Hides secrets in the shown parts of the configuration file.
 //!
-//! The file refers to secrets by the name of a variable or a file, and the checks refuse the known
-//! places of plain ones. A plain value of an environment, a header or an argument can be one all the
-//! same, so values of these that were in the file before are never shown.
+//! The file refers to secrets by the name of a variable or a file, and the checks reject plain
+//! secrets in known places. A plain value of an environment, a header or an argument may still be a
+//! secret, so earlier values of these are never shown.
 
 use std::collections::BTreeSet;
 
@@ -17,17 +17,17 @@ const MASK: &str = "***";
 /// Tables whose plain values may be secrets.
 const TABLES: [&str; 2] = ["env", "headers"];
 
-/// Whether a text was shown in place of a value, or in place of a part of it.
+/// Whether a text was shown in place of a value or of a part of one.
 pub(super) fn is_placeholder(text: &str) -> bool {
     text == MASK || text.contains(redact::PLACEHOLDER)
 }
 
-/// Returns both texts as they are shown: without values that may be secrets, except for those that
-/// only `after` has, which its author knows.
+/// Both texts without values that may be secrets. Values that only `after` has stay: its author
+/// knows them.
 pub(super) fn masked(before: &str, after: &str) -> (String, String) {
     let (Ok(mut old), Ok(mut new)) = (before.parse::<DocumentMut>(), after.parse::<DocumentMut>())
     else {
-        // Never the case for texts that were changed by `apply`.
+        // Never the case for the results of `apply`.
         return (String::new(), String::new());
     };
     let mut known = BTreeSet::new();
@@ -46,7 +46,7 @@ pub(super) fn masked(before: &str, after: &str) -> (String, String) {
     (clean(&old), clean(&new))
 }
 
-/// Returns the settings of a table of the file as JSON, without values that may be secrets.
+/// The settings of a table of the file as JSON, without values that may be secrets.
 pub fn settings(table: &dyn TableLike) -> Map<String, Json> {
     let redactor = Redactor::default();
     let members = table.iter().map(|(key, item)| {
@@ -57,7 +57,7 @@ pub fn settings(table: &dyn TableLike) -> Map<String, Json> {
     members.collect()
 }
 
-/// Calls `replace` with each value of `table` that may be a secret, and puts its result in place.
+/// Replaces each value of `table` that may be a secret by the result of `replace`.
 fn visit(table: &mut dyn TableLike, name: &str, replace: &mut dyn FnMut(&str) -> Option<String>) {
     let values_may_be_secret = TABLES.contains(&name);
     for (key, item) in table.iter_mut() {

@@ -1,4 +1,4 @@
-//! `[source.breaker]`: when calls of a source fail at once.
+//! `[source.breaker]`: when calls of a source fail immediately.
 
 use std::{fmt, time::Duration};
 
@@ -10,17 +10,17 @@ use crate::config::{
     units::{self as kind, Kind as _},
 };
 
-/// When calls of a source fail at once. Workflows have no breaker.
+/// Fails calls of a source immediately after repeated failures. Workflows have no breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct BreakerConfig {
     /// Consecutive failures that open the breaker, 2 to 100.
     pub failures: usize,
-    /// Longest time from the first to the last of them.
+    /// Longest time from the first to the last of these failures.
     #[serde(with = "kind::Duration")]
     pub window: Duration,
-    /// Time until a call is tried again.
+    /// Time until the next trial call.
     #[serde(with = "kind::Duration")]
     pub open: Duration,
 }

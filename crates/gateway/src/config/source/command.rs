@@ -52,7 +52,7 @@ struct HostCommand {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     args: Vec<Typed>,
-    /// The parameter that is the program's input.
+    /// The parameter to pass as the program's input.
     stdin: Option<String>,
     /// JSON Schema of each parameter, of one scalar type.
     #[serde(default)]
@@ -78,7 +78,7 @@ struct HostCommand {
     max_output: usize,
     /// The files and ports that the program may use.
     #[serde(default)]
-    #[schemars(extend("x-default" = "nothing is reachable"))]
+    #[schemars(extend("x-default" = "no access"))]
     sandbox: Sandbox,
     /// Limits of each process.
     #[serde(default)]

@@ -107,7 +107,7 @@ impl Resolver<'_> {
             self.complain(&key("integrity"), message);
         }
         if typed.allow != AllowList::default() && !typed.grants.contains(&PackGrant::Http) {
-            let message = "only a pack that is granted \"http\" has `allow`";
+            let message = "`allow` requires the grant \"http\"";
             self.complain_of_absence(&key("grants"), &key("allow"), message);
         }
         let keys = self.trusted_keys(&key("trusted_keys"), &typed.trusted_keys);
@@ -126,7 +126,7 @@ impl Resolver<'_> {
     }
 
     /// Reads keys in the form of a lock file, or as PEM from a file. An unreadable key is a
-    /// problem, so that it never counts as no key.
+    /// problem; ignoring it would mean that no key is required.
     fn trusted_keys(&mut self, key: &str, typed: &[Value]) -> Option<Vec<[u8; 32]>> {
         let mut keys = Vec::new();
         let before = self.problems.len();

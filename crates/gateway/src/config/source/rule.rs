@@ -33,7 +33,7 @@ pub struct Classification {
     /// A subset of the source's tenants; for others the tool does not exist.
     #[schemars(extend("x-default" = "those of the source"))]
     pub tenants: Option<Tenants>,
-    /// Scopes that a caller needs; an empty list requires none.
+    /// Scopes that a caller needs; an empty list admits every caller.
     #[schemars(extend("x-default" = "`tools:<source>`"))]
     pub scopes: Option<Vec<Scope>>,
     /// Effect of the tool.
@@ -104,7 +104,7 @@ pub struct ToolRule {
 }
 
 impl Classification {
-    /// Returns the approval settings.
+    /// The approval settings.
     pub fn consent(&self) -> Consent {
         Consent {
             when: self.approval_when.clone(),
@@ -115,7 +115,7 @@ impl Classification {
         }
     }
 
-    /// Returns these settings with those of `later` over them.
+    /// These settings, overridden by those of `later`.
     #[must_use]
     pub(crate) fn overridden_by(self, later: Self) -> Self {
         Self {
@@ -172,7 +172,7 @@ impl Resolver<'_> {
         let of_server =
             |scope: &&Scope| RouteScope::named(scope.as_str()).is_some_and(RouteScope::is_named);
         if let Some(scope) = set.scopes.iter().flatten().find(of_server) {
-            // With a wildcard a caller would have the tool without having the right.
+            // A wildcard would give the tool to callers without the right.
             let message = format!("`{scope}` is a right on the server, which no tool can require");
             self.complain(&key("scopes"), &message);
         }

@@ -13,7 +13,7 @@ use crate::config::resolver::Resolver;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Sandbox {
-    /// `required`: nothing runs without the sandbox. The other modes require `mode_reason`.
+    /// `required`: the program only runs inside the sandbox. The other modes require `mode_reason`.
     mode: ConfinementMode,
     /// The reason for another mode.
     mode_reason: Option<String>,

@@ -12,7 +12,7 @@ use toolcrib_core::{
 
 use crate::config::{places::member, resolver::Resolver, secret::Value};
 
-/// What a form adds to a source.
+/// The parts of a source that depend on its form.
 pub(super) struct Upstream {
     /// `None` if it is invalid.
     pub(super) spec: Option<UpstreamSpec>,
@@ -21,7 +21,7 @@ pub(super) struct Upstream {
 }
 
 impl Upstream {
-    /// Creates an upstream that the operator writes: without pins and credential.
+    /// Creates an upstream that the operator defines: without pins and credential.
     pub(super) fn own(spec: Option<UpstreamSpec>) -> Self {
         Self { spec, pins: PinPolicy::OFF, credential: None }
     }
@@ -40,7 +40,8 @@ pub struct PinPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PinMode {
-    /// It is left out until its current form is approved, or until it has its approved form again.
+    /// It is hidden until its current form is approved, or until it matches its approved form
+    /// again.
     #[default]
     Enforce,
     /// It is offered, reported and recorded.
@@ -49,7 +50,7 @@ pub enum PinMode {
     Off,
 }
 
-/// The treatment of a tool that is discovered for the first time.
+/// The treatment of a tool on its first discovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PinFirst {
@@ -61,7 +62,7 @@ pub enum PinFirst {
 }
 
 impl PinPolicy {
-    /// For sources that the operator writes.
+    /// For sources that the operator defines.
     pub const OFF: Self = Self { mode: PinMode::Off, first: PinFirst::Trust };
 }
 

@@ -47,7 +47,7 @@ fn check_pattern(pattern: &str) -> Result<(), &'static str> {
     if wild(directory) {
         Err("wildcards are allowed only in the file name, as in \"flows/*.yaml\"")
     } else if !known {
-        Err("a workflow's file ends in .yaml, .yml or .toml")
+        Err("a workflow's file must be named *.yaml, *.yml or *.toml")
     } else if wild(name) && globset::Glob::new(name).is_err() {
         Err("is not a glob")
     } else {

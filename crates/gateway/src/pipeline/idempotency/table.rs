@@ -1,6 +1,6 @@
 //! The table of idempotency keys and stored answers. It has no clock and never waits; the caller does.
 //!
-//! Invariant (I-31): entries and bytes are bounded, in total and for each owner. A owner over its own
+//! Invariant (I-31): entries and bytes are bounded, in total and for each owner. An owner over its
 //! bound loses its oldest answers; over the total bound, the largest owner loses its oldest.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -11,7 +11,7 @@ use toolcrib_core::{
     id::{PrincipalId, RunId, TenantId},
 };
 
-/// An answer that repeated calls get again.
+/// An answer for repeated calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAnswer {
     /// The body of the answer, byte for byte.
@@ -23,12 +23,12 @@ pub struct StoredAnswer {
 /// The owner of keys.
 pub(crate) type Owner = (TenantId, PrincipalId);
 
-/// How much there may be.
+/// The limits of the table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Bytes kept, for all and for one owner.
+    /// Bytes of answers, for all and for one owner.
     pub(super) bytes: (usize, usize),
-    /// Answers kept, for all and for one owner.
+    /// Number of answers, for all and for one owner.
     pub(super) answers: (usize, usize),
     /// Calls running under keys, for all and for one owner.
     pub(super) running: (usize, usize),
@@ -43,7 +43,7 @@ impl Default for Limits {
 /// Bytes of an answer in addition to its body and its key.
 const OVERHEAD: usize = 512;
 
-/// Answers that one step forgets because of their age; more wait for the next step.
+/// Expired answers that one step removes; more wait for the next step.
 const SWEEP: usize = 64;
 
 /// The state of a key. `R` waits for a running call.
@@ -64,11 +64,11 @@ pub(super) struct Busy;
 pub(super) struct Table<R> {
     limits: Limits,
     owners: HashMap<Owner, OwnerEntries<R>>,
-    /// By age.
+    /// Answers by age.
     answers: BTreeMap<u64, Answer>,
     /// Owners by their bytes.
     largest: BTreeSet<(usize, Owner)>,
-    /// Of the next answer.
+    /// The number of the next answer.
     number: u64,
     bytes: usize,
     running: usize,
@@ -146,7 +146,7 @@ impl<R: Clone> Table<R> {
         }
     }
 
-    /// Takes the free `key` for a running call.
+    /// Reserves the free `key` for a running call.
     pub(super) fn begin(
         &mut self,
         owner: &Owner,
@@ -166,7 +166,7 @@ impl<R: Clone> Table<R> {
         Ok(())
     }
 
-    /// Ends the running call under `key` with an answer to keep.
+    /// Completes the running call under `key` with an answer to keep.
     pub(super) fn keep(
         &mut self,
         owner: &Owner,
@@ -196,7 +196,8 @@ impl<R: Clone> Table<R> {
         self.make_room(owner);
     }
 
-    /// Ends the running call under `key` without one. Without effect on a call that has ended.
+    /// Completes the running call under `key` without an answer. Ignores calls that are already
+    /// complete.
     pub(super) fn release(&mut self, owner: &Owner, key: &str) {
         let Some(held) = self.owners.get_mut(owner) else { return };
         let runs = |slot: &Slot<R>| matches!(slot.state, State::Running(_));
@@ -208,7 +209,7 @@ impl<R: Clone> Table<R> {
         }
     }
 
-    /// Forgets answers until all bounds hold.
+    /// Drops answers until all bounds hold.
     fn make_room(&mut self, owner: &Owner) {
         let (bytes, answers) = (self.limits.bytes, self.limits.answers);
         while let Some(oldest) = self.owners.get(owner).and_then(|held| {
@@ -247,7 +248,7 @@ impl<R: Clone> Table<R> {
         self.leave(&owner);
     }
 
-    /// Notes that `owner` holds other bytes than before.
+    /// Updates the bytes of `owner`.
     fn weigh(&mut self, owner: &Owner, change: impl FnOnce(usize) -> usize) {
         let Some(held) = self.owners.get_mut(owner) else { return };
         let (before, after) = (held.bytes, change(held.bytes));
@@ -259,7 +260,7 @@ impl<R: Clone> Table<R> {
         }
     }
 
-    /// Drops `owner` once nothing of it is left.
+    /// Drops `owner` if it has no entries.
     fn leave(&mut self, owner: &Owner) {
         if self.owners.get(owner).is_some_and(|held| held.keys.is_empty()) {
             self.owners.remove(owner);

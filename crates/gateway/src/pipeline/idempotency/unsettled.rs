@@ -1,5 +1,5 @@
-//! Ended idempotent calls whose end the store did not take, as during an outage of a database. They
-//! are settled when it answers again; until then nobody may take their keys.
+//! Completed idempotent calls whose result the store did not accept, as during an outage of a
+//! database. They are settled after the store recovers; until then their keys stay reserved.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -13,14 +13,14 @@ use toolcrib_core::{
     store::StoreError,
 };
 
-/// The most calls that wait. Later ones keep their keys until the end of this process.
+/// The most waiting calls. Later ones keep their keys as long as this process runs.
 const MAX: usize = 10_000;
 
-/// Ended calls that are not settled yet, the oldest first.
+/// Completed calls before their settlement, the oldest first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unsettled(Arc<Mutex<VecDeque<Arc<EndedCall>>>>);
 
-/// An ended call.
+/// A completed call.
 #[derive(Debug)]
 pub(crate) struct EndedCall {
     pub(crate) key: IdempotencyKey,
@@ -28,7 +28,7 @@ pub(crate) struct EndedCall {
     /// The answer; `None` frees the key.
     pub(crate) body: Option<Bytes>,
     pub(crate) until: Timestamp,
-    /// Of the bytes of the answer. Held until the call is settled.
+    /// The reserved bytes of the answer, until the call is settled.
     #[expect(dead_code, reason = "its drop frees the bytes")]
     pub(crate) reservation: Reservation,
 }
@@ -54,12 +54,12 @@ impl Unsettled {
     /// Settles `call`, now or later.
     pub(crate) async fn settle(&self, store: &dyn IdempotencyStore, call: EndedCall) {
         if let Err(error) = call.settle(store).await {
-            tracing::error!(%error, run = %call.run, "the end of an idempotent call could not be stored");
+            tracing::error!(%error, run = %call.run, "the result of an idempotent call could not be stored");
             self.settle_later(call);
         }
     }
 
-    /// Settles `call` when the store answers again.
+    /// Settles `call` after the store recovers.
     pub(crate) fn settle_later(&self, call: EndedCall) {
         let mut waiting = self.0.lock();
         if waiting.len() < MAX {
@@ -67,7 +67,7 @@ impl Unsettled {
         }
     }
 
-    /// Settles the calls that wait, until one fails.
+    /// Settles the waiting calls, until one fails.
     pub(crate) async fn retry(&self, store: &dyn IdempotencyStore) {
         loop {
             let first = self.0.lock().front().cloned();
@@ -79,10 +79,10 @@ impl Unsettled {
         }
     }
 
-    /// Settles the calls under `key`, which is about to be taken again.
+    /// Settles the calls under `key`, before a new call reserves it.
     ///
     /// # Errors
-    /// The store does not answer.
+    /// Fails if the store fails.
     pub(crate) async fn settle_key(
         &self,
         store: &dyn IdempotencyStore,

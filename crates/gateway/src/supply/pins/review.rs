@@ -1,7 +1,7 @@
 //! Review of pins: an operator lists changed tools, reads their forms and approves them.
 //!
 //! Invariant (I-51): an approval names the digest of the reviewed form. A tool that has changed
-//! since is not approved.
+//! since then stays unapproved.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub struct PinReview<'a> {
     pub sources: &'a [SourceConfig],
     /// Their pins.
     pub pins: &'a dyn PinStore,
-    /// Whose sources; none is everybody's.
+    /// The tenant whose sources are included; `None` for all sources.
     pub tenant: Option<&'a TenantId>,
 }
 
@@ -40,25 +40,25 @@ pub struct PinReport {
     pub tool_id: ToolId,
     /// Its source.
     pub source_id: SourceId,
-    /// What its source calls it.
+    /// Its name at its source.
     #[serde(skip)]
     pub upstream_name: String,
     /// Its wire name.
     pub name: String,
     /// The state of the pin.
     pub state: PinState,
-    /// Whether it is left out because of that.
+    /// Whether it is left out because of this state.
     pub quarantined: bool,
-    /// The form that was approved last.
+    /// The form with the latest approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approved: Option<PinMoment>,
-    /// Forms that were approved before it and remain approved, the newest first.
+    /// Forms with an earlier approval that remain approved, the newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<PinMoment>,
-    /// The form that waits.
+    /// The pending form.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seen: Option<PinMoment>,
-    /// How often the tool was found in a form that was not approved.
+    /// How often the tool was found in an unapproved form.
     #[serde(default)]
     pub change_count: u32,
 }
@@ -70,7 +70,7 @@ pub struct PinWish {
     pub tool: String,
     /// The digest of its reviewed form.
     pub digest: Digest,
-    /// What happens to the forms that were approved before.
+    /// What happens to the forms with an earlier approval.
     pub earlier: EarlierForms,
 }
 
@@ -78,31 +78,31 @@ pub struct PinWish {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PinState {
-    /// In an approved form, when it was seen last.
+    /// Last seen in an approved form.
     Approved,
-    /// Another form waits.
+    /// A different form is pending.
     Changed,
-    /// No form was ever approved.
+    /// The tool was never approved.
     New,
 }
 
-/// A form and its moment.
+/// A form and its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PinMoment {
     /// SHA-256 of the form.
     pub digest: String,
-    /// When it was approved, or seen first.
+    /// The time of the approval, or of the first sight.
     pub at: Timestamp,
-    /// The approver; `None` when the first form was trusted, or a principal of another tenant approved
-    /// it.
+    /// The approver; `None` if the first form was trusted, or a principal of another tenant
+    /// approved it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<PrincipalId>,
     /// Whether a principal of another tenant approved it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_other_tenant: bool,
-    /// The form itself: untrusted text of the upstream, nothing stripped. Lists whose order means nothing
-    /// are sorted.
+    /// The form itself: untrusted text of the upstream, unmodified. Lists are sorted if their order
+    /// has no meaning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document: Option<Value>,
 }
@@ -113,29 +113,29 @@ pub struct PinMoment {
 pub struct ApprovedPin {
     /// The tool.
     pub tool_id: ToolId,
-    /// The digest of the form that was approved before.
+    /// The digest of the previously approved form.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
     /// The digest of the approved form.
     pub approved: String,
 }
 
-/// Why nothing was approved.
+/// Why the approval failed; every pin is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
-    /// The tool with this number in the request has no pin that this caller may see.
-    #[error("tool {0} of the request has nothing that could be approved")]
+    /// The caller may see no pin for the tool with this number in the request.
+    #[error("tool {0} of the request has no form to approve")]
     Unknown(usize),
-    /// It changed, or was approved, since the review.
-    #[error("tool {0} of the request is not in this form any more; look at it again")]
+    /// The tool changed, or was approved, since the review.
+    #[error("tool {0} of the request changed or was approved since the review; review it again")]
     Stale(usize),
-    /// The store did not answer.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl PinReport {
-    /// Returns the remedy for a tool that changes again and again.
+    /// The remedy for a tool that changes repeatedly.
     pub fn remedy(&self) -> Option<String> {
         remedy(&self.tool_id, self.change_count, self.quarantined)
             .filter(|_| self.state == PinState::Changed)
@@ -150,7 +150,7 @@ impl PinReview<'_> {
         })
     }
 
-    /// Whether the tool that `source` calls `name` is one that may be seen here.
+    /// Whether the caller may see the tool `name` of `source`.
     fn shows(&self, source: &SourceConfig, name: &str) -> bool {
         self.tenant.is_none_or(|tenant| classify::tenants(source, name).admits(tenant))
     }
@@ -182,9 +182,9 @@ impl PinReview<'_> {
         Ok(pin.and_then(|pin| self.report(source, &pin, true)))
     }
 
-    /// Whose tool that is, by its id, wire name or OTC id, and what its source calls it.
+    /// The source of a tool, by its id, wire name or OTC id, and its name there.
     async fn find(&self, tool: &str) -> Result<Option<(&SourceConfig, String)>, StoreError> {
-        // The pins do not know versions.
+        // Pins have no versions.
         let otc = tool.split_once('@').map_or(tool, |(bare, _)| bare);
         for source in self.sources() {
             let book = self.pins.book(&source.spec.id).await?;
@@ -200,10 +200,10 @@ impl PinReview<'_> {
         Ok(None)
     }
 
-    /// Approves the forms with these digests, all of them or none. Returns the events to record.
+    /// Approves the forms with these digests atomically. Returns the events to record.
     ///
     /// # Errors
-    /// [`PinError`]: nothing was approved.
+    /// [`PinError`]; in that case every pin is unchanged.
     pub async fn approve(
         &self,
         wanted: &[PinWish],
@@ -265,7 +265,7 @@ impl PinReview<'_> {
         })
     }
 
-    /// Returns an approver as the reviewer may see it.
+    /// An approver as the reviewer may see it.
     fn shown(&self, by: &PrincipalKey) -> Option<PrincipalId> {
         match self.tenant {
             Some(tenant) => by.in_record_of(tenant),
