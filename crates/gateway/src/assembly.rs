@@ -1,4 +1,4 @@
-//! The entries of the catalog that the tools of one source become, under its rules and pins.
+//! Builds the catalog entries of the tools of one source, under its rules and pins.
 
 pub(crate) mod assemble;
 pub(crate) mod classify;

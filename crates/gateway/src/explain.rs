@@ -4,9 +4,9 @@
 //! An explanation has no effect: each step evaluates the check of the pipeline without taking a
 //! token, requesting an approval or running a tool.
 //!
-//! Invariant (I-85): a caller learns about its own calls only what a call would reveal. A tool of
-//! another tenant, a hidden or quarantined one, and one whose denial looks like an unknown name get
-//! exactly the response for an unknown name.
+//! Invariant (I-85): an explanation reveals to a caller only the information that its call would
+//! reveal. A tool of another tenant, a hidden or quarantined one, and one whose denial looks like
+//! an unknown name get exactly the response for an unknown name.
 
 mod step;
 mod steps;

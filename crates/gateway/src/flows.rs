@@ -1,5 +1,5 @@
-//! Workflows as the operator wrote them: files that name tools to call, in an order that follows from
-//! what needs what.
+//! Workflows as the operator wrote them: files that name tools to call, in an order that follows
+//! from their dependencies.
 //!
 //! * `definition` is the file format, `files` finds and reads the files, and `plan` is one file
 //!   after the checks that need no other file.

@@ -1,7 +1,7 @@
 //! Runs of [workflows](crate::flows).
 //!
-//! `source` is a [`Source`](toolcrib_core::source::Source) like any other, and `run` calls the steps
-//! through a [`StepCaller`], which is the pipeline. `resume` continues the runs of a dead process.
+//! `source` is a [`Source`](toolcrib_core::source::Source) like any other, and `run` calls the
+//! steps through a [`StepCaller`], the pipeline. `resume` continues the runs of a dead process.
 //!
 //! Invariant (I-7): a caller of a workflow may call each of its steps, in the same snapshot.
 //! Invariant (I-49): every step is a call of the workflow's caller, through the pipeline.

@@ -1,4 +1,4 @@
-//! The pins of the tools of a source, and what they say of one tool.
+//! The pins of the tools of a source, and their verdict on one tool.
 
 use std::collections::BTreeMap;
 

@@ -102,9 +102,9 @@ fn is_ecmascript(pattern: &str) -> bool {
     pattern.len() <= MAX_PATTERN && Regex::with_flags(pattern, flags).is_ok()
 }
 
-/// An input schema that no longer requires properties with a default; `None` if it never did. Only
-/// the object itself and objects in it are read; `$ref`, `not`, `if` and alternatives are not
-/// followed.
+/// An input schema that does not require properties with a default; `None` if `schema` is already
+/// like this. Only the object itself and objects in it are read; `$ref`, `not`, `if` and
+/// alternatives are not followed.
 pub(super) fn without_defaulted(schema: &Value) -> Option<Value> {
     requires_defaulted(schema).then(|| {
         let mut relaxed = schema.clone();

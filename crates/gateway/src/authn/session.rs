@@ -104,7 +104,7 @@ pub enum SessionError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionInfo {
-    /// Its id, which is public.
+    /// Its public id.
     pub id: String,
     /// The tenant of the principal.
     pub tenant: String,
