@@ -51,6 +51,7 @@ impl SigningKey {
         Ok(Self { pair: Arc::new(pair), public })
     }
 
+    /// The public key.
     pub fn public(&self) -> [u8; 32] {
         self.public
     }

@@ -27,6 +27,7 @@ impl WitnessFile {
         Self { path: path.into() }
     }
 
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -46,12 +46,12 @@ use self::{
     state::Explorer,
 };
 use crate::{
-    dialect::{Dialect, Setup},
     middleware::{Access, Credentials, Mount, Paths, Refusal},
+    route_set::{RouteSet, Setup},
     state::AppState,
 };
 
-pub(crate) const DIALECT: Dialect = Dialect {
+pub(crate) const DIALECT: RouteSet = RouteSet {
     tags: &[("Explorer", "A web page and its endpoints, shown here at the default prefix")],
     surfaces: &[host::SURFACE],
     error: "Problem",

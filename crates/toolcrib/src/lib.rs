@@ -11,9 +11,9 @@
 //! * `middleware/` has the checks before every request.
 #![warn(missing_docs)]
 
+mod admin;
 mod body;
 mod call_error;
-mod dialect;
 mod explorer;
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -29,24 +29,27 @@ mod parameters;
 mod protocol_version;
 mod resource;
 mod respond;
+mod route_set;
 mod router;
 mod serve;
 mod session_start;
 mod state;
 mod tls;
+mod v1;
 mod visible_runs;
 
-/// All dialects, in the order in which a path is matched against their mounts. A new dialect needs
-/// a folder, its `mod`, an entry here, and its section of the configuration.
-const DIALECTS: &[dialect::Dialect] = &[
-    ops::DIALECT,
-    openwop2::DIALECT,
-    openwop::DIALECT,
-    otc::DIALECT,
-    explorer::DIALECT,
-    mcp::DIALECT,
-    resource::DIALECT,
-];
+/// The protocols, in the order in which a path is matched against their mounts. A new one needs a
+/// folder, its `mod`, an entry here, and its section of the configuration.
+const DIALECTS: &[route_set::RouteSet] =
+    &[openwop2::DIALECT, openwop::DIALECT, otc::DIALECT, explorer::DIALECT, mcp::DIALECT];
+
+/// The routes of the host itself. Their mounts come before those of the protocols.
+const HOST: &[route_set::RouteSet] = &[ops::ROUTES, resource::ROUTES, admin::ROUTES];
+
+/// Returns everything that has routes.
+fn route_sets() -> impl Iterator<Item = &'static route_set::RouteSet> {
+    HOST.iter().chain(DIALECTS)
+}
 
 pub use explorer::{
     ClientSetup, ExplorerConfig, ValidateResult, ValidationFailure, client_setups, explorer,
@@ -65,7 +68,7 @@ pub fn surfaces() -> impl Iterator<Item = &'static str> {
 /// Returns the published JSON Schemas with their names, as served under
 /// `/schemas/NAME.schema.json`.
 pub fn schemas() -> Vec<(&'static str, serde_json::Value)> {
-    openwop::schemas::all()
+    v1::schemas::all()
 }
 
 /// Whether this build can serve the test routes under `/v1/host/sample`: the feature `test-routes`.

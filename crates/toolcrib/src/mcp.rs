@@ -42,9 +42,9 @@ mod stdio;
 
 pub use stdio::{serve_stdio, serve_stdio_within};
 
-use crate::dialect::Dialect;
+use crate::route_set::RouteSet;
 
-pub(crate) const DIALECT: Dialect = Dialect {
+pub(crate) const DIALECT: RouteSet = RouteSet {
     tags: &[("MCP", "Model Context Protocol over streamable HTTP")],
     surfaces: &[call::SURFACE],
     error: "",

@@ -5,15 +5,15 @@ use toolcrib_gateway::config::Config;
 use utoipa::openapi::{OpenApi, path::Operation};
 
 use crate::{
-    DIALECTS,
-    dialect::{Dialect, described_response},
     middleware::{Mount, SessionPolicy, session},
+    route_set::{RouteSet, described_response},
+    route_sets,
 };
 
-/// Completes the description that the routers of the `included` dialects collected.
+/// Completes the description that the routers of the `included` sets collected.
 pub(crate) fn document(
     collected: &OpenApi,
-    included: fn(&Dialect) -> bool,
+    included: fn(&RouteSet) -> bool,
     config: &Config,
 ) -> Value {
     let mut document = serde_json::to_value(collected)
@@ -23,8 +23,8 @@ pub(crate) fn document(
     if let Some(info) = document.get_mut("info") {
         *info = json!({});
     }
-    let dialects = || DIALECTS.iter().filter(|dialect| included(dialect));
-    let tags = dialects().flat_map(|dialect| dialect.tags);
+    let sets = || route_sets().filter(|set| included(set));
+    let tags = sets().flat_map(|set| set.tags);
     let tags: Vec<Value> =
         tags.map(|(name, about)| json!({ "name": name, "description": about })).collect();
     let more = json!({
@@ -42,10 +42,10 @@ pub(crate) fn document(
         },
     });
     put(&mut document, more, DEPTH);
-    for dialect in dialects() {
-        put(&mut document, (dialect.description)(), DEPTH);
+    for set in sets() {
+        put(&mut document, (set.description)(), DEPTH);
     }
-    let mounts: Vec<Mount> = dialects().flat_map(|dialect| (dialect.mounts)(config)).collect();
+    let mounts: Vec<Mount> = sets().flat_map(|set| (set.mounts)(config)).collect();
     describe_sessions(&mut document, &mounts);
     document
 }
@@ -90,18 +90,18 @@ fn describe_sessions(document: &mut Value, mounts: &[Mount]) {
     }
 }
 
-/// Adds the parts that all routes of `dialect` share: the tag, and the responses of the middleware.
+/// Adds the parts that all routes of `set` share: the tag, and the responses of the middleware.
 /// A route that describes such a response itself keeps its description.
-pub(crate) fn complete(description: &mut OpenApi, dialect: &Dialect) {
+pub(crate) fn complete(description: &mut OpenApi, set: &RouteSet) {
     for (path, item) in &mut description.paths.paths {
         let operations = [&mut item.get, &mut item.post, &mut item.delete];
         for operation in operations.into_iter().flatten() {
             if operation.tags.as_ref().is_none_or(Vec::is_empty) {
-                let first = dialect.tags.first().map(|(name, _)| (*name).to_owned());
+                let first = set.tags.first().map(|(name, _)| (*name).to_owned());
                 operation.tags = Some(first.into_iter().collect());
             }
             for (status, description) in shared_errors(path, operation) {
-                let response = || described_response(description, dialect.error).into();
+                let response = || described_response(description, set.error).into();
                 operation.responses.responses.entry(status.to_owned()).or_insert_with(response);
             }
         }

@@ -1,28 +1,11 @@
 //! OpenWOP: discovery, the tool catalog (RFC 0078) and the record (RFC 0064).
 
-mod approvals;
-mod changes;
-mod config;
-mod discovery;
-mod error;
+pub(crate) mod discovery;
 mod events;
-mod explain;
-mod keys;
-mod pins;
-mod record;
-mod request;
-mod roles;
 mod runs;
-mod saved;
-pub(crate) mod schemas;
-mod sessions;
-mod sources;
 #[cfg(feature = "test-routes")]
 mod test_routes;
 mod tools;
-mod values;
-mod whoami;
-mod workflows;
 
 use axum::{
     Router,
@@ -36,22 +19,22 @@ use toolcrib_gateway::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub(crate) use self::error::{ErrorEnvelope, invalid_query, refuse};
 use crate::{
-    dialect::{Dialect, Setup},
     middleware::{Access, Credentials, Mount, Paths},
     parameters,
     protocol_version::{self, NamedVersion},
+    route_set::{RouteSet, Setup},
     state::AppState,
+    v1::{
+        error::{self, invalid_query, refuse},
+        schemas,
+    },
 };
 
 const SURFACE: Surface = Surface::new("openwop", "OpenWop");
 
-pub(crate) const DIALECT: Dialect = Dialect {
-    tags: &[
-        ("OpenWOP", "The tool catalog of RFC 0078 and the record of RFC 0064"),
-        ("Approvals", "Requests for approval, and votes on them"),
-    ],
+pub(crate) const DIALECT: RouteSet = RouteSet {
+    tags: &[("OpenWOP", "The tool catalog of RFC 0078 and the record of RFC 0064")],
     surfaces: &[SURFACE],
     error: "ErrorEnvelope",
     mounts,
@@ -124,38 +107,10 @@ fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
         .layer(axum::Extension(document))
         .routes(routes!(tools::list))
         .routes(routes!(tools::by_id))
-        .routes(routes!(explain::explain))
-        .routes(routes!(whoami::whoami))
-        .routes(routes!(changes::watch))
-        .routes(routes!(workflows::list))
-        .routes(routes!(workflows::cancel))
         .routes(routes!(runs::events))
         .routes(routes!(events::list))
         .routes(routes!(events::summary))
-        .routes(routes!(events::export))
-        .routes(routes!(record::forwarders))
-        .routes(routes!(record::checkpoints))
-        .routes(routes!(sources::list))
-        .routes(routes!(sources::logs))
-        .routes(routes!(sources::refresh))
-        .routes(routes!(roles::list))
-        .routes(routes!(roles::get))
-        .routes(routes!(config::get))
-        .routes(routes!(config::propose))
-        .routes(routes!(config::write))
-        .routes(routes!(config::rules))
-        .routes(routes!(keys::list, keys::create))
-        .routes(routes!(keys::rotate))
-        .routes(routes!(keys::revoke))
-        .routes(routes!(sessions::list, sessions::start))
-        .routes(routes!(sessions::end))
-        .routes(routes!(saved::list, saved::save))
-        .routes(routes!(saved::remove))
-        .routes(routes!(pins::list))
-        .routes(routes!(pins::approve))
-        .routes(routes!(approvals::list))
-        .routes(routes!(approvals::events))
-        .routes(routes!(approvals::by_id, approvals::answer));
+        .routes(routes!(events::export));
     parameters::checked(described, invalid_query)
         .merge(OpenApiRouter::from(test_routes(setup.config)))
 }

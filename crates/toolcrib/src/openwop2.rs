@@ -29,9 +29,9 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::error::{Failure, refuse};
 use crate::{
-    dialect::{Dialect, Setup},
     middleware::{Access, Mount, Paths},
     protocol_version::{self, NamedVersion, OPENWOP_VERSION, V1, V2},
+    route_set::{RouteSet, Setup},
     state::AppState,
 };
 
@@ -40,7 +40,7 @@ const SURFACE: Surface = Surface::new("openwop2", "OpenWop2");
 const DISCOVERY: &str = "/.well-known/openwop";
 const DESCRIPTION: &str = "/openapi.json";
 
-pub(crate) const DIALECT: Dialect = Dialect {
+pub(crate) const DIALECT: RouteSet = RouteSet {
     tags: &[("OpenWOP v2", "The tool catalog of RFC 0204, runs and their events")],
     surfaces: &[],
     error: "ErrorEnvelopeV2",

@@ -23,15 +23,18 @@ use toolcrib_gateway::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    dialect::Dialect,
     middleware::{
         Access, Caller, Credentials, Hosts, Mount, Paths, Refusal, Segment, authenticate::caller,
         require,
     },
-    openwop::{self, ErrorEnvelope},
     parameters,
     respond::{self, Caching},
+    route_set::RouteSet,
     state::AppState,
+    v1::{
+        error::{ErrorEnvelope, invalid_query, refuse},
+        schemas,
+    },
 };
 
 /// For documents that change only with the program's version.
@@ -39,7 +42,7 @@ const CACHING: Caching = Caching { control: "public, max-age=300", vary: "Accept
 
 pub(crate) const SURFACE: Surface = Surface::new("ops", "Ops");
 
-pub(crate) const DIALECT: Dialect = Dialect {
+pub(crate) const ROUTES: RouteSet = RouteSet {
     tags: &[("Operations", "Health, metrics, schemas and this description")],
     surfaces: &[],
     error: "ErrorEnvelope",
@@ -51,7 +54,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
 
 /// Errors have the form of OpenWOP, the plainest of the dialects.
 fn mounts(config: &Config) -> Vec<Mount> {
-    let open = |paths| Mount::new(SURFACE, paths, Access::Open, openwop::refuse);
+    let open = |paths| Mount::new(SURFACE, paths, Access::Open, refuse);
     // A scraper uses the address of a container. If a key is required, a web page that reaches this
     // server under a foreign name learns no metrics, because it has no key.
     let (metrics, hosts) = match config.server.public_metrics {
@@ -67,15 +70,15 @@ fn mounts(config: &Config) -> Vec<Mount> {
 
 /// The mount of all other paths.
 pub(crate) fn elsewhere() -> Mount {
-    Mount::new(SURFACE, Paths::All, Access::Open, openwop::refuse)
+    Mount::new(SURFACE, Paths::All, Access::Open, refuse)
 }
 
 /// Builds the routes; `crate::router` adds the OpenAPI document itself.
 fn routes() -> OpenApiRouter<AppState> {
-    let written = openwop::schemas::all().into_iter();
+    let written = schemas::all().into_iter();
     let schemas = written.map(|(name, schema)| (name, Body::new(schema.to_string()))).collect();
     let v1 = OpenApiRouter::new().routes(routes!(openapi));
-    parameters::checked(v1, openwop::invalid_query)
+    parameters::checked(v1, invalid_query)
         .routes(routes!(schema))
         .layer(Extension(Schemas(schemas)))
         .routes(routes!(livez))

@@ -34,16 +34,16 @@ use self::{
     dialect::{OTC, OXP},
 };
 use crate::{
-    dialect::{Dialect, Setup},
     middleware::{
         Access, Credentials, InvalidCredentialPolicy, Mount, Paths, Refusal, SessionPolicy,
         authenticate::KEY_HEADERS,
     },
     protocol_version,
+    route_set::{RouteSet, Setup},
     state::AppState,
 };
 
-pub(crate) const DIALECT: Dialect = Dialect {
+pub(crate) const DIALECT: RouteSet = RouteSet {
     tags: &[
         ("Open Tool Calling", "The protocol `otc://1.0`, at the root"),
         ("OXP", "The Open eXecution Protocol, the successor of Open Tool Calling"),

@@ -13,12 +13,12 @@ use toolcrib_gateway::config::{Config, ResourceConfig, is_toolset_name};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
-    dialect::Dialect,
     middleware::{Access, MCP, Mount, Paths, Refusal, Segment, WELL_KNOWN, mcp_of},
-    openwop,
     ops::SURFACE,
     respond::{self, Caching},
+    route_set::RouteSet,
     state::AppState,
+    v1::error::refuse,
 };
 
 /// For a document that changes only with a restart.
@@ -27,13 +27,13 @@ const CACHING: Caching = Caching { control: "public, max-age=300", vary: "" };
 #[derive(Clone)]
 struct Described(Option<Arc<(ResourceConfig, Body)>>);
 
-pub(crate) const DIALECT: Dialect = Dialect {
+pub(crate) const ROUTES: RouteSet = RouteSet {
     tags: &[],
     surfaces: &[],
     error: "ErrorEnvelope",
     mounts: |_| {
         let paths = Paths::Under(WELL_KNOWN.to_owned());
-        vec![Mount::new(SURFACE, paths, Access::Open, openwop::refuse)]
+        vec![Mount::new(SURFACE, paths, Access::Open, refuse)]
     },
     separate: false,
     routes: |setup| routes(setup.config),

@@ -9,11 +9,11 @@ use toolcrib_gateway::{Gateway, config::Config};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
-    DIALECTS,
-    dialect::{Dialect, Setup},
     middleware::{self, Guarded},
     openapi::{complete, document},
     openwop2, ops,
+    route_set::{RouteSet, Setup},
+    route_sets,
     state::AppState,
 };
 
@@ -28,13 +28,13 @@ pub fn service(gateway: Gateway, config: &Config) -> Guarded {
     let state = AppState::new(gateway.clone(), config);
     let mut routers = vec![finished(routes(&setup), is_shared, &setup, &state)];
     let mut mounts = Vec::new();
-    for dialect in DIALECTS {
-        let mut own = (dialect.mounts)(config);
-        if dialect.separate {
+    for set in route_sets() {
+        let mut own = (set.mounts)(config);
+        if set.separate {
             for mount in &mut own {
                 mount.router = routers.len();
             }
-            routers.push(finished(described(dialect, &setup), is_separate, &setup, &state));
+            routers.push(finished(described(set, &setup), is_separate, &setup, &state));
         }
         mounts.append(&mut own);
     }
@@ -77,18 +77,18 @@ pub fn openapi_v2() -> Value {
     document(&routes.into_openapi(), is_separate, &config)
 }
 
-fn is_shared(dialect: &Dialect) -> bool {
-    !is_separate(dialect)
+fn is_shared(set: &RouteSet) -> bool {
+    !is_separate(set)
 }
 
-fn is_separate(dialect: &Dialect) -> bool {
-    dialect.separate
+fn is_separate(set: &RouteSet) -> bool {
+    set.separate
 }
 
-/// Adds the state, with the description of the `included` dialects, to `routes`.
+/// Adds the state, with the description of the `included` sets, to `routes`.
 fn finished(
     routes: OpenApiRouter<AppState>,
-    included: fn(&Dialect) -> bool,
+    included: fn(&RouteSet) -> bool,
     setup: &Setup<'_>,
     state: &AppState,
 ) -> Router {
@@ -98,16 +98,16 @@ fn finished(
     middleware::complete(routes, AppState { description, ..state.clone() }, &state.host)
 }
 
-/// Collects the routes of the dialects that share a router.
+/// Collects the routes of the sets that share a router.
 fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
-    let shared = DIALECTS.iter().filter(|dialect| is_shared(dialect));
-    shared.fold(OpenApiRouter::new(), |all, dialect| all.merge(described(dialect, setup)))
+    let shared = route_sets().filter(|set| is_shared(set));
+    shared.fold(OpenApiRouter::new(), |all, set| all.merge(described(set, setup)))
 }
 
-/// Builds the routes of `dialect` with their whole description.
-fn described(dialect: &Dialect, setup: &Setup<'_>) -> OpenApiRouter<AppState> {
-    let mut routes = (dialect.routes)(setup);
-    complete(routes.get_openapi_mut(), dialect);
+/// Builds the routes of `set` with their whole description.
+fn described(set: &RouteSet, setup: &Setup<'_>) -> OpenApiRouter<AppState> {
+    let mut routes = (set.routes)(setup);
+    complete(routes.get_openapi_mut(), set);
     routes
 }
 
@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn the_page_cannot_have_a_path_of_another_surface() {
         let config = Config::empty(Path::new(""));
-        let others = DIALECTS.iter().filter(|it| it.tags != explorer::DIALECT.tags);
-        for mount in others.flat_map(|dialect| (dialect.mounts)(&config)) {
+        let others = route_sets().filter(|it| it.tags != explorer::DIALECT.tags);
+        for mount in others.flat_map(|set| (set.mounts)(&config)) {
             let paths = match mount.paths {
                 Paths::Exactly(paths) => paths,
                 Paths::Under(path) => vec![path],

@@ -137,10 +137,6 @@ pub(crate) fn boundaries(tree: &Tree) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Routes of the host itself. They are in the table of dialects without being a protocol: their
-/// errors are OpenWOP's.
-const HOST_ROUTES: [&str; 2] = ["ops", "resource"];
-
 /// I-4: no dialect of `crates/toolcrib` names another.
 pub(crate) fn dialects(tree: &Tree) -> Result<Vec<String>> {
     let mut findings = Vec::new();
@@ -155,7 +151,7 @@ pub(crate) fn dialects(tree: &Tree) -> Result<Vec<String>> {
     for (path, source) in tree.sources(&["toolcrib"]) {
         let Some(inside) = path.strip_prefix("crates/toolcrib/src/") else { continue };
         let own = inside.split(['/', '.']).next().unwrap_or_default();
-        if !names.contains(&own) || HOST_ROUTES.contains(&own) {
+        if !names.contains(&own) {
             continue;
         }
         let code = source.product();
@@ -271,13 +267,12 @@ mod tests {
         let tree = Tree::of(&[
             (
                 "crates/toolcrib/src/lib.rs",
-                "const DIALECTS: &[Dialect] =\n    &[ops::DIALECT, openwop::DIALECT, otc::DIALECT, explorer::DIALECT, mcp::DIALECT];",
+                "const DIALECTS: &[Dialect] =\n    &[openwop::DIALECT, otc::DIALECT, explorer::DIALECT, mcp::DIALECT];",
             ),
             ("crates/toolcrib/src/otc/call.rs", "use crate::respond;\nuse super::error;"),
             ("crates/toolcrib/src/otc.rs", "use crate::{respond, openwop::error::Body};"),
             ("crates/toolcrib/src/mcp/convert.rs", "fn f() { crate::explorer::list() }"),
             ("crates/toolcrib/src/router.rs", "use crate::{openwop, otc};"),
-            ("crates/toolcrib/src/ops.rs", "use crate::openwop::ErrorEnvelope;"),
         ]);
         let found = dialects(&tree).unwrap();
         assert_eq!(found.len(), 2, "{found:?}");

@@ -33,9 +33,9 @@ use super::{
     page::Page,
 };
 use crate::{
-    dialect::Setup,
     middleware::{BodySender, Caller, Payload, Refusal, Site, session_caller},
     respond,
+    route_set::Setup,
     session_start::{StartedSession, session_request, started},
     state::AppState,
 };

@@ -48,11 +48,11 @@ use super::{
     session::{Handshake, Hold},
 };
 use crate::{
-    dialect::Setup,
     middleware::{
         Access, Caller, Credentials, MCP, MissingScopes, Mount, Paths, Payload, Refusal, Segment,
     },
     respond,
+    route_set::Setup,
     serve::connection,
     state::AppState,
 };

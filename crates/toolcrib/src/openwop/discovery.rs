@@ -9,8 +9,10 @@ use serde_json::json;
 use toolcrib_core::{catalog::Body, descriptor::SourceKind};
 use toolcrib_gateway::config::Config;
 
-use super::schemas::{ToolCatalogFamily, ToolHooksFamily};
-use crate::{protocol_version, respond};
+use crate::{
+    protocol_version, respond,
+    v1::schemas::{ToolCatalogFamily, ToolHooksFamily},
+};
 
 /// The kinds of sources whose tools this version offers.
 const PROJECTED: &[SourceKind] = &[
@@ -22,7 +24,7 @@ const PROJECTED: &[SourceKind] = &[
 ];
 
 /// Serialises the document, once.
-pub(super) fn document(config: &Config) -> Arc<Body> {
+pub(crate) fn document(config: &Config) -> Arc<Body> {
     let document = json!({
         "protocolVersion": "1.0",
         // While a version 1 is listed, it is the preferred one (OpenWOP v2, versioning.md).

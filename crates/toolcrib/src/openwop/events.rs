@@ -24,13 +24,15 @@ use toolcrib_gateway::{
 };
 use utoipa::{IntoParams, ToSchema};
 
-use super::{
-    error::{ErrorEnvelope, Failure},
-    request::Context,
-    schemas,
-    values::{Buckets, EventSort, ExportFormat, FileFormat, Limit, Position, Sort},
+use crate::{
+    respond,
+    v1::{
+        error::{ErrorEnvelope, Failure},
+        request::Context,
+        schemas,
+        values::{Buckets, EventSort, ExportFormat, FileFormat, Limit, Position, Sort},
+    },
 };
-use crate::respond;
 
 /// The parameters that are conditions of a search.
 const CONDITIONS: [&str; 11] =

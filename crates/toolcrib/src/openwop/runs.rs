@@ -6,12 +6,16 @@ use serde::Serialize;
 use toolcrib_core::{event::RunEvent, id::RunId};
 use utoipa::ToSchema;
 
-use super::{
-    error::{ErrorEnvelope, Failure},
-    request::Context,
-    schemas,
+use crate::{
+    middleware::Segment,
+    respond,
+    v1::{
+        error::{ErrorEnvelope, Failure},
+        request::Context,
+        schemas,
+    },
+    visible_runs,
 };
-use crate::{middleware::Segment, respond, visible_runs};
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct RunEvents {

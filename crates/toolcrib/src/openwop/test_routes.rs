@@ -23,12 +23,12 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::probe::{Act, Probe, RUN_PREFIX};
 
-use super::{error::Failure, request::Context};
 use crate::{
     body, call_error,
     middleware::{Payload, Refusal, Segment},
     respond,
     state::AppState,
+    v1::{error::Failure, request::Context},
     visible_runs,
 };
 

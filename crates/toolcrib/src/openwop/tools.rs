@@ -13,20 +13,20 @@ use http::{HeaderMap, Uri};
 use toolcrib_core::{
     catalog::{Body, Entry, ListFormat},
     compact::CompactToolDescriptor,
-    principal::Principal,
 };
-use toolcrib_gateway::{CatalogScope, Gateway, ToolRef, config::ListBody};
+use toolcrib_gateway::{CatalogScope, ToolRef, config::ListBody};
 
-use super::{
-    error::{ErrorEnvelope, Failure},
-    request::parameter,
-    values::{Kind, SearchLimit},
-};
 use crate::{
     middleware::{Caller, Segment},
     parameters::ToolsetName,
     respond::{self, PRIVATE},
     state::AppState,
+    v1::{
+        error::{ErrorEnvelope, Failure},
+        list::{ARRAY, descriptor},
+        request::parameter,
+        values::{Kind, SearchLimit},
+    },
 };
 
 /// Default number of tools in a search result.
@@ -35,7 +35,6 @@ const FOUND: usize = 20;
 /// The media type of the envelope in RFC 0078 §B.
 const ENVELOPE_TYPE: &str = "application/vnd.openwop.tools+json";
 
-static ARRAY: ListFormat = ListFormat { key: "openwop", open: "[", close: "]", item: descriptor };
 static ENVELOPE: ListFormat =
     ListFormat { key: "openwop-envelope", open: "{\"tools\":[", close: "]}", item: descriptor };
 
@@ -43,17 +42,8 @@ static ENVELOPE: ListFormat =
 static COMPACT: ListFormat =
     ListFormat { key: "openwop-compact", open: "{\"tools\":[", close: "]}", item: compact };
 
-fn descriptor(entry: &Entry, out: &mut Vec<u8>) {
-    respond::write(entry, &entry.tool, out);
-}
-
 fn compact(entry: &Entry, out: &mut Vec<u8>) {
     respond::write(entry, &CompactToolDescriptor::of(&entry.tool), out);
-}
-
-/// The list that `caller` sees now.
-pub(super) fn list_of(gateway: &Gateway, caller: &Principal) -> Arc<Body> {
-    gateway.list(caller, &ARRAY, None)
 }
 
 /// Lists the tools that the caller may use, sorted by `toolId`.

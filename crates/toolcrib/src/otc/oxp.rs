@@ -18,8 +18,8 @@ use super::{
     error, health, list,
 };
 use crate::{
-    dialect::described_response,
     middleware::{Caller, MemoryShare, Payload, Refusal},
+    route_set::described_response,
     state::AppState,
 };
 

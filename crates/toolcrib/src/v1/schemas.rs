@@ -17,40 +17,40 @@ use toolcrib_core::{
 use toolcrib_gateway::explain::Explanation;
 use utoipa::openapi::{Array, Ref, schema::ArrayBuilder};
 
-use super::error::ErrorEnvelope;
+use crate::v1::error::ErrorEnvelope;
 
 /// The tool catalog of this host, in the discovery document.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct ToolCatalogFamily {
+pub(crate) struct ToolCatalogFamily {
     /// Whether the host has a tool catalog.
-    pub(super) supported: bool,
+    pub(crate) supported: bool,
     /// The kinds of sources whose tools are in the catalog; by default all that the host implements.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) sources: Option<Vec<SourceKind>>,
+    pub(crate) sources: Option<Vec<SourceKind>>,
     /// Whether interactions of several calls are bracketed by session events.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) session_lifecycle: Option<bool>,
+    pub(crate) session_lifecycle: Option<bool>,
     /// Whether `view=compact` is supported.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) compact_view: Option<bool>,
+    pub(crate) compact_view: Option<bool>,
 }
 
 /// The checks and events around every tool call, in the discovery document.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct ToolHooksFamily {
+pub(crate) struct ToolHooksFamily {
     /// Whether the host has tool hooks.
-    pub(super) supported: bool,
+    pub(crate) supported: bool,
     /// Whether every call has an event before and after it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) pre_post_events: Option<bool>,
+    pub(crate) pre_post_events: Option<bool>,
     /// Whether the scopes of a tool are checked before it runs. A failed check denies the call.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) per_tool_authorization: Option<bool>,
+    pub(crate) per_tool_authorization: Option<bool>,
     /// Whether calls are limited per principal and tool.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) per_tool_rate_limit: Option<bool>,
+    pub(crate) per_tool_rate_limit: Option<bool>,
 }
 
 /// All schemas with their names, `NAME.schema.json`.
@@ -221,7 +221,7 @@ fn error_envelope() -> Value {
 }
 
 /// The schemas of types in crates without utoipa, as components of the OpenAPI document.
-pub(super) fn components() -> Value {
+pub(crate) fn components() -> Value {
     let reference = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
     let envelope = |name: &str| {
         json!({
@@ -250,12 +250,12 @@ pub(super) fn components() -> Value {
 }
 
 /// A reference to the schema of an event.
-pub(super) fn run_event_reference() -> Ref {
+pub(crate) fn run_event_reference() -> Ref {
     Ref::from_schema_name("RunEvent")
 }
 
 /// The schema of a list of events.
-pub(super) fn run_events() -> Array {
+pub(crate) fn run_events() -> Array {
     ArrayBuilder::new().items(run_event_reference()).build()
 }
 

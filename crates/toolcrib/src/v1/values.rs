@@ -23,7 +23,7 @@ use utoipa::{
 };
 
 /// A value with a rule.
-pub(super) trait Parameter: PartialSchema + Sized {
+pub(crate) trait Parameter: PartialSchema + Sized {
     /// Parses `text`; `None` if it violates the rule.
     fn parse(text: &str) -> Option<Self>;
 
@@ -38,24 +38,24 @@ pub(super) trait Parameter: PartialSchema + Sized {
 
 /// A whole number within a range.
 #[derive(Clone, Copy)]
-pub(super) struct Number<const LEAST: u64, const MOST: u64>(pub(super) u64);
+pub(crate) struct Number<const LEAST: u64, const MOST: u64>(pub(crate) u64);
 
 /// Maximum number of items in one response.
-pub(super) type Limit = Number<1, 1_000>;
+pub(crate) type Limit = Number<1, 1_000>;
 /// Maximum number of tools in a search result.
-pub(super) type SearchLimit = Number<1, 100>;
+pub(crate) type SearchLimit = Number<1, 100>;
 /// A position in the record, or the number of a checkpoint; at most the largest integer of SQL.
-pub(super) type Position = Number<0, 9_223_372_036_854_775_807>;
+pub(crate) type Position = Number<0, 9_223_372_036_854_775_807>;
 
 /// The maximum number of time buckets in a summary.
-pub(super) type Buckets = Number<1, 200>;
+pub(crate) type Buckets = Number<1, 200>;
 
 /// The seconds of an overlap; at most `manage::MAX_OVERLAP`.
-pub(super) type Overlap = Number<0, 2_592_000>;
+pub(crate) type Overlap = Number<0, 2_592_000>;
 
 impl<const LEAST: u64, const MOST: u64> Number<LEAST, MOST> {
     /// The number as a size in memory.
-    pub(super) fn size(self) -> usize {
+    pub(crate) fn size(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 
@@ -66,12 +66,12 @@ impl<const LEAST: u64, const MOST: u64> Number<LEAST, MOST> {
 
 impl Limit {
     /// The limit of a request without one.
-    pub(super) const DEFAULT: Self = Self(100);
+    pub(crate) const DEFAULT: Self = Self(100);
 }
 
 impl Buckets {
     /// The number of a request without one.
-    pub(super) const DEFAULT: Self = Self(60);
+    pub(crate) const DEFAULT: Self = Self(60);
 }
 
 impl<const LEAST: u64, const MOST: u64> Parameter for Number<LEAST, MOST> {
@@ -117,7 +117,7 @@ impl<const LEAST: u64, const MOST: u64> ToSchema for Number<LEAST, MOST> {}
 macro_rules! word {
     ($(#[$about:meta])* $name:ident($of:ty)) => {
         $(#[$about])*
-        pub(super) struct $name(pub(super) $of);
+        pub(crate) struct $name(pub(crate) $of);
 
         impl $name {
             fn words() -> Vec<&'static str> {
@@ -154,7 +154,7 @@ macro_rules! word {
 macro_rules! text {
     ($(#[$about:meta])* $name:ident($of:ty), $parse:expr, $rule:expr, $schema:expr) => {
         $(#[$about])*
-        pub(super) struct $name(pub(super) $of);
+        pub(crate) struct $name(pub(crate) $of);
 
         impl Parameter for $name {
             fn parse(text: &str) -> Option<Self> {
@@ -196,7 +196,7 @@ word!(
 );
 /// The format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FileFormat {
+pub(crate) enum FileFormat {
     Jsonl,
     Ocsf,
     CloudEvents,
@@ -205,19 +205,19 @@ pub(super) enum FileFormat {
 
 /// The order of events other than by position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EventSort {
+pub(crate) enum EventSort {
     Slowest,
 }
 
 impl FileFormat {
-    pub(super) const ALL: [Self; 4] = [Self::Jsonl, Self::Ocsf, Self::CloudEvents, Self::Csv];
+    pub(crate) const ALL: [Self; 4] = [Self::Jsonl, Self::Ocsf, Self::CloudEvents, Self::Csv];
 
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         self.of_record().map_or("csv", Format::as_str)
     }
 
     /// The format with whole events; `None` for a table.
-    pub(super) fn of_record(self) -> Option<Format> {
+    pub(crate) fn of_record(self) -> Option<Format> {
         match self {
             Self::Jsonl => Some(Format::Jsonl),
             Self::Ocsf => Some(Format::Ocsf),
@@ -226,15 +226,15 @@ impl FileFormat {
         }
     }
 
-    pub(super) fn content_type(self) -> &'static str {
+    pub(crate) fn content_type(self) -> &'static str {
         self.of_record().map_or(csv::CONTENT_TYPE, Format::content_type)
     }
 }
 
 impl EventSort {
-    pub(super) const ALL: [Self; 1] = [Self::Slowest];
+    pub(crate) const ALL: [Self; 1] = [Self::Slowest];
 
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Slowest => "slowest",
         }
@@ -243,14 +243,14 @@ impl EventSort {
 
 /// An addition to the members of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ListedInput {
+pub(crate) enum ListedInput {
     Arguments,
 }
 
 impl ListedInput {
-    pub(super) const ALL: [Self; 1] = [Self::Arguments];
+    pub(crate) const ALL: [Self; 1] = [Self::Arguments];
 
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Arguments => "arguments",
         }
@@ -381,7 +381,7 @@ text!(
 const MAX_GRANTS: usize = 100;
 
 /// Reads an optional array of at most [`MAX_GRANTS`] values.
-pub(super) fn grants<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+pub(crate) fn grants<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Parameter + for<'a> Deserialize<'a>,

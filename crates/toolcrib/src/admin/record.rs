@@ -15,12 +15,14 @@ use toolcrib_gateway::{
 };
 use utoipa::ToSchema;
 
-use super::{
-    error::{ErrorEnvelope, Failure},
-    request::Context,
-    values::Position,
+use crate::{
+    respond,
+    v1::{
+        error::{ErrorEnvelope, Failure},
+        request::Context,
+        values::Position,
+    },
 };
-use crate::respond;
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct Checkpoints {

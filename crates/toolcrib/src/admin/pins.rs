@@ -14,12 +14,16 @@ use toolcrib_gateway::{
 };
 use utoipa::ToSchema;
 
-use super::{
-    error::{ErrorEnvelope, Failure},
-    request::Context,
-    values::{FormDigest, ToolName},
+use crate::{
+    body,
+    middleware::Payload,
+    respond,
+    v1::{
+        error::{ErrorEnvelope, Failure},
+        request::Context,
+        values::{FormDigest, ToolName},
+    },
 };
-use crate::{body, middleware::Payload, respond};
 
 /// Maximum number of tools in one request.
 const MAX_TOOLS: usize = 1_000;

@@ -23,15 +23,15 @@ use utoipa::{
     openapi::{Object, ObjectBuilder, Type},
 };
 
-use super::{
-    error::{ErrorEnvelope, Failure},
-    request::Context,
-    values::{Include, Limit, ListedInput, StateOfApproval},
-};
 use crate::{
     body,
     middleware::{Payload, Refusal, Segment},
     respond,
+    v1::{
+        error::{ErrorEnvelope, Failure},
+        request::Context,
+        values::{Include, Limit, ListedInput, StateOfApproval},
+    },
 };
 
 #[derive(Serialize, ToSchema)]

@@ -14,15 +14,15 @@ use toolcrib_gateway::authn::{
 };
 use utoipa::ToSchema;
 
-use super::{
-    error::{ErrorEnvelope, Failure},
-    request::Context,
-};
 use crate::{
     middleware::{Refusal, Segment, Site},
     respond,
     session_start::{StartedSession, session_request, started},
     state::AppState,
+    v1::{
+        error::{ErrorEnvelope, Failure},
+        request::Context,
+    },
 };
 
 /// The id of the session that presents the request.

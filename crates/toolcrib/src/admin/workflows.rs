@@ -10,12 +10,16 @@ use toolcrib_core::{
 use toolcrib_gateway::scopes::RouteScope;
 use utoipa::ToSchema;
 
-use super::{
-    error::{ErrorEnvelope, Failure},
-    request::Context,
-    values::{Limit, StateOfRun},
+use crate::{
+    middleware::Segment,
+    respond,
+    v1::{
+        error::{ErrorEnvelope, Failure},
+        request::Context,
+        values::{Limit, StateOfRun},
+    },
+    visible_runs,
 };
-use crate::{middleware::Segment, respond, visible_runs};
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct Runs {

@@ -16,16 +16,18 @@ use toolcrib_gateway::authn::{
 use toolcrib_gateway::scopes::RouteScope::KeysManage;
 use utoipa::ToSchema;
 
-use super::{
-    error::{ErrorEnvelope, Failure},
-    request::Context,
-    sessions,
-    values::{self, KeyPrincipal, Label, Moment, Overlap, Parameter as _, RoleName, ScopeGrant},
-};
 use crate::{
+    admin::sessions,
     body,
     middleware::{Payload, Refusal, Segment},
     respond,
+    v1::{
+        error::{ErrorEnvelope, Failure},
+        request::Context,
+        values::{
+            self, KeyPrincipal, Label, Moment, Overlap, Parameter as _, RoleName, ScopeGrant,
+        },
+    },
 };
 
 /// How long both keys work by default after a rotation.

@@ -14,15 +14,15 @@ use toolcrib_gateway::{
 };
 use utoipa::ToSchema;
 
-use super::{
-    error::{ErrorEnvelope, Failure},
-    request::Context,
-    values::{KindOfSaved, Label, ToolName, ViewQuery},
-};
 use crate::{
     body,
     middleware::{Payload, Segment},
     respond,
+    v1::{
+        error::{ErrorEnvelope, Failure},
+        request::Context,
+        values::{KindOfSaved, Label, ToolName, ViewQuery},
+    },
 };
 
 /// A saved view or call.

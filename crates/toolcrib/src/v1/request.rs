@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 use toolcrib_core::principal::Principal;
 use toolcrib_gateway::{Gateway, scopes::RouteScope};
 
-use super::{error::Failure, values::Parameter};
 use crate::{
     middleware::{Caller, Refusal, require},
     respond,
     state::AppState,
+    v1::{error::Failure, values::Parameter},
 };
 
 /// The caller of a route, with the gateway and the request's address.
-pub(super) struct Context {
-    pub(super) gateway: Gateway,
-    pub(super) caller: Arc<Principal>,
+pub(crate) struct Context {
+    pub(crate) gateway: Gateway,
+    pub(crate) caller: Arc<Principal>,
     /// The path template of the route, which the record names.
     route: MatchedPath,
     uri: Uri,
@@ -39,30 +39,30 @@ impl FromRequestParts<AppState> for Context {
 
 impl Context {
     /// Refuses, and records, a caller without `scope`.
-    pub(super) fn require(&self, scope: RouteScope) -> Result<(), Refusal> {
+    pub(crate) fn require(&self, scope: RouteScope) -> Result<(), Refusal> {
         require(&self.gateway, &self.caller, scope, self.route.as_str())
     }
 
     /// Records the denial of a caller without `scope`, and creates its refusal.
-    pub(super) fn deny(&self, scope: &'static str) -> Refusal {
+    pub(crate) fn deny(&self, scope: &'static str) -> Refusal {
         self.gateway.audit().denied_without(&self.caller, scope, self.route.as_str());
         Refusal::MissingScope(scope)
     }
 
     /// Reads the query parameter `name`; if it is repeated, the first value is used.
-    pub(super) fn parameter<P: Parameter>(&self, name: &str) -> Result<Option<P>, Failure> {
+    pub(crate) fn parameter<P: Parameter>(&self, name: &str) -> Result<Option<P>, Failure> {
         parameter(self.uri.query(), name)
     }
 
     /// The text of the query parameter `name`.
-    pub(super) fn text(&self, name: &str) -> Option<String> {
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
         respond::query(self.uri.query(), name)
     }
 }
 
 /// Reads the parameter `name` of `query`, in which [`checked`](crate::parameters::checked) permits each
 /// parameter once.
-pub(super) fn parameter<P: Parameter>(
+pub(crate) fn parameter<P: Parameter>(
     query: Option<&str>,
     name: &str,
 ) -> Result<Option<P>, Failure> {

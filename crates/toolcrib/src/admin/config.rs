@@ -18,15 +18,15 @@ use toolcrib_gateway::{
 };
 use utoipa::ToSchema;
 
-use super::{
-    error::{ErrorEnvelope, Failure},
-    request::Context,
-    values::FormDigest,
-};
 use crate::{
     body,
     middleware::{Payload, Refusal},
     respond,
+    v1::{
+        error::{ErrorEnvelope, Failure},
+        request::Context,
+        values::FormDigest,
+    },
 };
 
 /// The editable parts of the configuration file.

@@ -10,11 +10,14 @@ use toolcrib_gateway::{
 };
 use utoipa::ToSchema;
 
-use super::{
-    error::{ErrorEnvelope, Failure},
-    request::Context,
+use crate::{
+    middleware::Segment,
+    respond,
+    v1::{
+        error::{ErrorEnvelope, Failure},
+        request::Context,
+    },
 };
-use crate::{middleware::Segment, respond};
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct Sources {

@@ -18,12 +18,14 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::{Gateway, approvals::ApprovalListener, scopes::RouteScope::AuditRead};
 
-use super::{
-    error::{ErrorEnvelope, Failure},
-    request::Context,
-    tools,
+use crate::{
+    respond,
+    v1::{
+        error::{ErrorEnvelope, Failure},
+        list,
+        request::Context,
+    },
 };
-use crate::respond;
 
 /// How often the record and the caller's list are compared with the last ones.
 const LOOK: Duration = Duration::from_secs(1);
@@ -67,7 +69,7 @@ pub(super) async fn watch(context: Context) -> Result<Response, Failure> {
         // Subscribes before reading, so that no change is missed.
         lists: gateway.supply().changes(),
         callers: gateway.authenticator().changes(),
-        list: tools::list_of(&gateway, &caller),
+        list: list::list_of(&gateway, &caller),
         is_stale: false,
         position: 0,
         ready: Vec::new(),
@@ -113,7 +115,7 @@ impl Watch {
     async fn look(&mut self) -> Option<()> {
         self.caller = self.gateway.authenticator().renew(&self.caller).await.ok()?;
         if std::mem::take(&mut self.is_stale) {
-            let list = tools::list_of(&self.gateway, &self.caller);
+            let list = list::list_of(&self.gateway, &self.caller);
             if list.etag != self.list.etag {
                 self.list = list;
                 self.ready.push(named("catalog", &json!({})));

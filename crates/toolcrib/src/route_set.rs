@@ -1,5 +1,5 @@
-//! The interface between a dialect and the rest of the crate: one entry of
-//! [`DIALECTS`](crate::DIALECTS).
+//! The interface between a dialect, or a part of the host itself, and the rest of the crate: one entry
+//! of [`DIALECTS`](crate::DIALECTS) or [`HOST`](crate::HOST).
 
 use serde_json::Value;
 use toolcrib_gateway::{Gateway, config::Config, metrics::Surface};
@@ -8,7 +8,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::{middleware::Mount, state::AppState};
 
-pub(crate) struct Dialect {
+pub(crate) struct RouteSet {
     /// The tags of its routes in the description, each with its meaning. Routes without a tag get
     /// the first one.
     pub(crate) tags: &'static [(&'static str, &'static str)],

@@ -7,8 +7,10 @@ use toolcrib_core::principal::AuthMethod;
 use toolcrib_gateway::{authn::manage::moment, scopes::RouteScope};
 use utoipa::ToSchema;
 
-use super::{error::Failure, request::Context};
-use crate::respond;
+use crate::{
+    respond,
+    v1::{error::Failure, request::Context},
+};
 
 /// A caller.
 #[derive(Serialize, ToSchema)]

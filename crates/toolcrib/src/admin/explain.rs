@@ -9,12 +9,14 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 use toolcrib_gateway::{authn::manage::UnknownHolder, explain::OTHERS};
 
-use super::{
-    error::{ErrorEnvelope, Failure},
-    request::Context,
-    values::{KeyName, PrincipalName, ToolName},
+use crate::{
+    respond,
+    v1::{
+        error::{ErrorEnvelope, Failure},
+        request::Context,
+        values::{KeyName, PrincipalName, ToolName},
+    },
 };
-use crate::respond;
 
 /// Explains step by step why a principal may call a tool or not; without `tool`, why its lists
 /// contain their tools. The explanation reveals no more than a call would, and calls no tool. With

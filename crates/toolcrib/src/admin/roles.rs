@@ -6,13 +6,13 @@ use serde::Serialize;
 use toolcrib_gateway::{RoleReport, RoleTool, scopes::RouteScope::RolesRead};
 use utoipa::ToSchema;
 
-use super::{
-    error::{ErrorEnvelope, Failure},
-    request::Context,
-};
 use crate::{
     middleware::{Refusal, Segment},
     respond,
+    v1::{
+        error::{ErrorEnvelope, Failure},
+        request::Context,
+    },
 };
 
 #[derive(Serialize, ToSchema)]

@@ -28,10 +28,10 @@ pub(crate) struct ErrorEnvelope {
 }
 
 /// The response to a failed request. Boxed, because it is large and rare.
-pub(super) struct Failure(Box<Response>);
+pub(crate) struct Failure(Box<Response>);
 
 impl Failure {
-    pub(super) fn new(
+    pub(crate) fn new(
         status: StatusCode,
         error: &'static str,
         message: impl ToString,
@@ -43,44 +43,44 @@ impl Failure {
 
     /// The failure for everything that does not exist for the caller. It is always the same, byte
     /// by byte, and its time reveals no information.
-    pub(super) fn not_found() -> Self {
+    pub(crate) fn not_found() -> Self {
         miss::note_stored();
         Self::no_route()
     }
 
     /// The failure for a path without a route.
-    pub(super) fn no_route() -> Self {
+    pub(crate) fn no_route() -> Self {
         let message = "not found, or not visible to this caller";
         Self::new(StatusCode::NOT_FOUND, "not_found", message, None)
     }
 
     /// Rejects a request with an invalid parameter or body.
-    pub(super) fn invalid(message: impl ToString, details: Option<Value>) -> Self {
+    pub(crate) fn invalid(message: impl ToString, details: Option<Value>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "validation_error", message, details)
     }
 
     /// Rejects the parameter `name` because of `problem`.
-    pub(super) fn parameter(name: &str, problem: &str) -> Self {
+    pub(crate) fn parameter(name: &str, problem: &str) -> Self {
         Self::invalid(problem, Some(json!({ "parameter": name })))
     }
 
     /// Rejects a body because of a `problem` at `member`; an empty `member` means the body itself.
-    pub(super) fn body(member: &str, problem: impl ToString) -> Self {
+    pub(crate) fn body(member: &str, problem: impl ToString) -> Self {
         InvalidBody::new(member, problem).into()
     }
 
-    pub(super) fn forbidden(message: impl ToString, details: Option<Value>) -> Self {
+    pub(crate) fn forbidden(message: impl ToString, details: Option<Value>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", message, details)
     }
 
     /// Refuses a request that may be repeated after `left`.
-    pub(super) fn too_soon(message: impl ToString, left: Duration) -> Self {
+    pub(crate) fn too_soon(message: impl ToString, left: Duration) -> Self {
         let Self(response) =
             Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message, None);
         Self(Box::new(respond::with_retry_after(*response, Some(left))))
     }
 
-    pub(super) fn conflict(message: impl ToString, details: Option<Value>) -> Self {
+    pub(crate) fn conflict(message: impl ToString, details: Option<Value>) -> Self {
         Self::new(StatusCode::CONFLICT, "conflict", message, details)
     }
 }
