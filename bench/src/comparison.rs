@@ -117,7 +117,7 @@ fn tail(report: &Report<'_>, text: &mut String) -> std::fmt::Result {
         text,
         "```console\n\
          $ python3 -m venv peers && peers/bin/pip install mcp-contextforge-gateway\n\
-         $ cargo install mcp-gateway --root peers\n\
+         $ cargo install mcp-gateway --version 2.10.0 --root peers\n\
          $ cargo xtask bench --peers peers\n\
          ```\n\n\
          [Contributing](../../CONTRIBUTING.md#other-gateways) explains it, and how to add a gateway."

@@ -29,4 +29,7 @@ pub enum StoreError {
     /// The item to insert exists already.
     #[error("already exists: {0}")]
     Conflict(String),
+    /// The store cannot be copied, or cannot be the copy.
+    #[error("{0}")]
+    Unsuitable(String),
 }

@@ -12,6 +12,8 @@ mod context;
 mod continuity;
 pub mod csv;
 mod decision;
+mod denials;
+mod events;
 mod follow;
 mod forward;
 mod lone_event;
@@ -22,17 +24,19 @@ pub mod search;
 mod space;
 mod tasks;
 mod witnesses;
+mod writer;
 
 pub use self::{
     accept::{Acceptance, accept},
     append::Audit,
+    denials::Denials,
     follow::{FollowedRun, RunFollower},
     readiness::Readiness,
     tasks::{AuditTasks, Parts},
 };
 pub(crate) use self::{
-    append::{CALL, READ, forbidden},
     context::DELIVERY_RETRY,
+    events::{CALL, READ, forbidden},
     lone_event::lone_event,
     recorded::{CallIdentity, RecordedEnd},
     refusals::MissedCall,

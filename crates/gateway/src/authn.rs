@@ -52,7 +52,7 @@ pub use self::givers::RoleGivers;
 pub use self::keys::{KEY_PREFIX, KeyRequest, NewKey, is_kept_for_tokens, new_key, next_key};
 use self::{
     endpoints::SignInLimits,
-    issuer::Issuer,
+    issuer::{Issuer, IssuerContext},
     links::SignInLinks,
     table::{Known, News, Table},
     tokens::{Tokens, Verdict},
@@ -98,8 +98,7 @@ struct Inner {
     stopped: AtomicBool,
     /// Counts changes of keys, roles, issuers and the anonymous caller.
     changes: watch::Sender<u64>,
-    /// Fetches the keys of issuers.
-    key_sets: Option<Arc<dyn KeySetSource>>,
+    issuers: IssuerContext,
     /// Monotonic nanoseconds of the last time uses were stored.
     used_at: AtomicU64,
     /// For sign-ins of all issuers.
@@ -146,7 +145,13 @@ impl Authenticator {
         let clock = Arc::clone(&services.clock);
         let confirmation = Confirmation::new(Arc::clone(&clock));
         let changes = watch::Sender::new(0);
-        let tokens = Tokens::new(config, None, key_sets.as_ref(), &clock, &changes);
+        let issuers = IssuerContext {
+            source: key_sets,
+            clock: Arc::clone(&clock),
+            changes: changes.clone(),
+            background: services.background.clone(),
+        };
+        let tokens = Tokens::new(config, None, &issuers);
         let inner = Inner {
             storage: Arc::clone(&services.storage),
             keys: services.storage.keys(),
@@ -160,7 +165,7 @@ impl Authenticator {
             confirmation,
             stopped: AtomicBool::new(false),
             changes,
-            key_sets,
+            issuers,
             sign_ins: SignInLimits::new(),
             links: SignInLinks::default(),
         };
@@ -182,9 +187,9 @@ impl Authenticator {
 
     /// Applies roles, issuers and the anonymous caller of `config`.
     pub(crate) async fn configure(&self, config: &Config) {
-        let Inner { policy, key_sets, clock, changes, .. } = &*self.inner;
+        let Inner { policy, issuers, .. } = &*self.inner;
         let before = policy.load();
-        let tokens = Tokens::new(config, Some(&before.tokens), key_sets.as_ref(), clock, changes);
+        let tokens = Tokens::new(config, Some(&before.tokens), issuers);
         tokens.refresh_if_due();
         policy.store(Arc::new(Policy::new(config, tokens)));
         let _state = self.inner.state.lock();

@@ -179,7 +179,7 @@ impl Gateway {
             Some(explained(who, entry, steps))
         });
         if itself {
-            self.audit().missed(who, READ, miss, None);
+            self.audit().denials().missed(who, READ, miss, None);
         }
         disclosed.flatten().unwrap_or_else(|| unknown(who))
     }

@@ -106,7 +106,7 @@ impl Gateway {
         scope: &CatalogScope,
     ) -> Option<Arc<Entry>> {
         let found = snapshot.find(principal, tool, scope);
-        found.map_err(|miss| self.audit().missed(principal, audit::READ, miss, None)).ok()
+        found.map_err(|miss| self.audit().denials().missed(principal, audit::READ, miss, None)).ok()
     }
 
     /// Makes one call. Dropping the future cancels it.
@@ -257,6 +257,6 @@ impl Gateway {
         if let Err(error) = pipeline.quotas.close().await {
             tracing::warn!(%error, "unused calls of quotas could not be returned; they count");
         }
-        audit.flush().await;
+        audit.denials().flush().await;
     }
 }

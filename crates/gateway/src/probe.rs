@@ -188,7 +188,7 @@ impl Gateway {
     /// # Errors
     /// [`StoreError`] if the limiter is unavailable.
     pub async fn reset_limits(&self, tenant: &TenantId) -> Result<(), StoreError> {
-        self.audit().reset_refusals(tenant);
+        self.audit().denials().reset_refusals(tenant);
         self.inner.pipeline.limits.reset(tenant).await
     }
 

@@ -363,7 +363,7 @@ pub struct Place {
 /// `report` receives the progress. No server may use either of them.
 ///
 /// # Errors
-/// [`StoreError::Conflict`] when a server uses one of the stores, or `to` is not empty; other
+/// [`StoreError::Unsuitable`] when a server uses one of the stores, or `to` is not empty; other
 /// errors as in the engines. After an error, `to` is unchanged.
 pub async fn copy(
     from: Place,
@@ -390,9 +390,7 @@ async fn copy_from(
 ) -> Result<Copied, StoreError> {
     alone(source, "the store to copy").await?;
     if is_empty(source).await? {
-        return Err(StoreError::Conflict(
-            "the store to copy, which is empty; check its URL".to_owned(),
-        ));
+        return Err(StoreError::Unsuitable("the store to copy is empty; check its URL".to_owned()));
     }
     // Closes calls of servers that have died, so that no open call is copied.
     source.storage().recover(chrono::Utc::now()).await?;
@@ -401,8 +399,8 @@ async fn copy_from(
     let filled = async {
         alone(&*destination, "the store to fill").await?;
         if !is_empty(&*destination).await? {
-            return Err(StoreError::Conflict(
-                "the store to fill, which is not empty; name a new one".to_owned(),
+            return Err(StoreError::Unsuitable(
+                "the store to fill is not empty; name a new one".to_owned(),
             ));
         }
         fill(source, &*destination, report).await
@@ -423,8 +421,8 @@ async fn copy_from(
 async fn alone(engine: &dyn Engine, which: &str) -> Result<(), StoreError> {
     match engine.storage().instances().await?.len() {
         0 | 1 => Ok(()),
-        _ => Err(StoreError::Conflict(format!(
-            "{which}, which a server uses; stop all servers, or wait 30 seconds after one was killed"
+        _ => Err(StoreError::Unsuitable(format!(
+            "a server uses {which}; stop all servers, or wait 30 seconds after one was killed"
         ))),
     }
 }
@@ -561,8 +559,8 @@ impl Target {
     fn of(url: &str) -> Result<Self, StoreError> {
         let Some(path) = path_of(url) else { return Ok(Self::Database(url.to_owned())) };
         if path.exists() {
-            return Err(StoreError::Conflict(format!(
-                "{}, which exists; name a new file",
+            return Err(StoreError::Unsuitable(format!(
+                "{} exists; name a new file",
                 path.display()
             )));
         }

@@ -197,7 +197,7 @@ impl Approvals {
             | VoteRefused::Comment
             | VoteRefused::Unexplained => return,
         };
-        self.audit.denied(approver, "approvals:respond", "/v1/approvals/{id}", reason);
+        self.audit.denials().denied(approver, "approvals:respond", "/v1/approvals/{id}", reason);
     }
 }
 

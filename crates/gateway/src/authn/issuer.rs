@@ -29,7 +29,10 @@ use toolcrib_core::{
 use url::Url;
 
 use super::{endpoints::Description, jwk::KeySet};
-use crate::config::{JwtConfig, is_private_enough};
+use crate::{
+    background::Background,
+    config::{JwtConfig, is_private_enough},
+};
 
 /// The age at which keys are fetched again.
 const REFRESH: Duration = Duration::from_secs(10 * 60);
@@ -55,6 +58,18 @@ pub(super) struct Issuer {
     pub(super) description: Description,
     /// Notified when the keys change.
     changes: watch::Sender<u64>,
+    background: Background,
+}
+
+/// The shared parts of all issuers.
+#[derive(Clone)]
+pub(super) struct IssuerContext {
+    /// Fetches their keys.
+    pub(super) source: Option<Arc<dyn KeySetSource>>,
+    pub(super) clock: Arc<dyn Clock>,
+    /// Notified when the keys of an issuer change.
+    pub(super) changes: watch::Sender<u64>,
+    pub(super) background: Background,
 }
 
 /// The keys, and the time of the issuer's last response.
@@ -87,12 +102,8 @@ impl Drop for Waiter<'_> {
 // === impl Issuer ===
 
 impl Issuer {
-    pub(super) fn new(
-        config: JwtConfig,
-        source: Option<Arc<dyn KeySetSource>>,
-        clock: Arc<dyn Clock>,
-        changes: watch::Sender<u64>,
-    ) -> Arc<Self> {
+    pub(super) fn new(config: JwtConfig, context: &IssuerContext) -> Arc<Self> {
+        let IssuerContext { source, clock, changes, background } = context.clone();
         let settings = Sha256::digest(format!("{config:?}")).into();
         Arc::new(Self {
             config,
@@ -104,6 +115,7 @@ impl Issuer {
             clock,
             description: Description::default(),
             changes,
+            background,
         })
     }
 
@@ -152,7 +164,8 @@ impl Issuer {
         drop(flight);
         let issuer = Arc::clone(self);
         // In a separate task: the request that needs the keys may be dropped.
-        tokio::spawn(async move {
+        let closing = self.background.ended().clone();
+        self.background.spawn(closing.run_until_cancelled_owned(async move {
             let read = tokio::time::timeout(ATTEMPT, issuer.read(&*source));
             // Every result is noted, even a panic, so that further attempts follow.
             let read = match AssertUnwindSafe(read).catch_unwind().await {
@@ -162,7 +175,7 @@ impl Issuer {
             };
             issuer.note(read);
             drop(ends);
-        });
+        }));
         Some(ended)
     }
 

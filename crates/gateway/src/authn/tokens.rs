@@ -8,11 +8,9 @@ use std::{sync::Arc, time::Duration};
 use aws_lc_rs::hmac;
 use quick_cache::{Weighter, sync::Cache};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::watch;
 use toolcrib_core::{
-    clock::{Clock, Timestamp},
+    clock::Timestamp,
     id::{PrincipalId, TenantId},
-    key_set::KeySetSource,
     principal::{AuthMethod, Principal, Token},
 };
 
@@ -20,7 +18,7 @@ use super::{
     ceiling::{self, ScopeUses},
     claims::{self, Claims},
     error::AuthError,
-    issuer::Issuer,
+    issuer::{Issuer, IssuerContext},
     jwk::Found,
     jws::{Jws, NoToken},
     roles::{Rights, Roles, rights},
@@ -78,19 +76,11 @@ pub(super) enum Verdict {
 
 impl Tokens {
     /// The issuers of `config`. Issuers of `before` with the same settings keep their keys.
-    pub(super) fn new(
-        config: &Config,
-        before: Option<&Self>,
-        source: Option<&Arc<dyn KeySetSource>>,
-        clock: &Arc<dyn Clock>,
-        changes: &watch::Sender<u64>,
-    ) -> Self {
+    pub(super) fn new(config: &Config, before: Option<&Self>, context: &IssuerContext) -> Self {
         let before = before.map(|before| before.issuers.as_slice()).unwrap_or_default();
         let issuer = |config: &JwtConfig| match before.iter().find(|it| it.config == *config) {
             Some(issuer) => Arc::clone(issuer),
-            None => {
-                Issuer::new(config.clone(), source.cloned(), Arc::clone(clock), changes.clone())
-            }
+            None => Issuer::new(config.clone(), context),
         };
         Self {
             issuers: config.issuers.iter().map(issuer).collect(),

@@ -431,7 +431,7 @@ impl Pipeline {
         };
         let cause = call.step.as_ref().map(|step| step.cause.clone());
         let missed = MissedCall { run: call.run.clone(), call: call.id.clone(), cause };
-        self.audit.missed(principal, audit::CALL, miss, Some(missed));
+        self.audit.denials().missed(principal, audit::CALL, miss, Some(missed));
         error
     }
 
@@ -447,7 +447,7 @@ impl Pipeline {
         if matches!(error, CallError::NoSuchTool) {
             miss::note();
         }
-        if !self.audit.admits(&identity, denied.map_or(error.code(), Denied::reason)) {
+        if !self.audit.denials().admits(&identity, denied.map_or(error.code(), Denied::reason)) {
             return error;
         }
         if let Some(guard) = &call.guard

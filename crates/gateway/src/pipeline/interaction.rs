@@ -51,7 +51,7 @@ impl Pipeline {
     ) -> CallReport {
         let run = interaction.run_id().clone();
         let error = if !interaction.belongs_to(principal) {
-            self.audit.unknown(principal, CALL);
+            self.audit.denials().unknown(principal, CALL);
             CallError::NoSuchTool
         } else if let Some(guard) = interaction.begin() {
             return self.call_in(run, Some(guard), principal, request, step).await;

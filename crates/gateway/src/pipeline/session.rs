@@ -359,7 +359,7 @@ impl InteractionState {
             // In opening order: ids of events rise.
             closing.sort_by(|a, b| a.causation_id.cmp(&b.causation_id));
             // Denied calls of the interaction may still wait to be written.
-            self.interactions.audit.settle().await;
+            self.interactions.audit.denials().settle().await;
             self.interactions.audit.append_with_retry(closing).await;
         }
     }

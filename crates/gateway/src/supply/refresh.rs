@@ -87,7 +87,7 @@ impl Supply {
             }
             let due = self.slots.lock().due(self.services.clock.now());
             due.iter().for_each(|source| self.schedule(source));
-            self.audit.flush_counted_refusals();
+            self.audit.denials().flush_counted_refusals();
             self.watch_toolsets();
         }
     }

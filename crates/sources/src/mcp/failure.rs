@@ -3,6 +3,7 @@
 use http::StatusCode;
 use toolcrib_core::call::{UpstreamError, UpstreamErrorKind};
 
+use super::message::Reply;
 use crate::{
     error::{protocol, refused},
     refusal::Refusal,
@@ -14,6 +15,8 @@ pub(crate) enum Failure {
     Upstream(UpstreamError),
     /// The upstream does not know the session; it did not read the request.
     SessionExpired,
+    /// The upstream lost the session after it had started the request, which has this reply.
+    SessionLost(Box<Reply>),
     /// HTTP 401 or 403, for all requests except tool calls.
     Credentials(StatusCode),
     /// Another unsuccessful status; for tool calls, any unsuccessful status.
@@ -43,7 +46,9 @@ impl Failure {
                 UpstreamErrorKind::Unavailable | UpstreamErrorKind::Credential(_)
             ),
             Self::Credentials(_) => true,
-            Self::SessionExpired | Self::Refused(_) | Self::Malformed(_) => false,
+            Self::SessionExpired | Self::SessionLost(_) | Self::Refused(_) | Self::Malformed(_) => {
+                false
+            }
         }
     }
 
@@ -65,6 +70,7 @@ impl From<Failure> for UpstreamError {
         match failure {
             Failure::Upstream(error) => error,
             Failure::SessionExpired => refused("the session expired again at once"),
+            Failure::SessionLost(_) => refused("the session expired during the request"),
             Failure::Credentials(status) => refused(credentials_refused(status)),
             Failure::Refused(refusal) => {
                 refused(format!("HTTP status {}", refusal.status.as_u16()))

@@ -230,14 +230,20 @@ impl Http {
             Err(Failure::Refused(refusal)) => reads_session && names_lost_session(&refusal.words),
             _ => false,
         };
-        match may_be_lost && (!is_call || self.is_lost(call, &session).await) {
-            true => Err(Failure::SessionExpired),
-            false => reply,
+        if !(may_be_lost && (!is_call || self.is_lost(call, &session).await)) {
+            return reply;
+        }
+        match reply {
+            // An upstream that refuses a session does not start the call. This one may have started it.
+            Ok(reply) if is_call && status.is_success() => {
+                Err(Failure::SessionLost(Box::new(reply)))
+            }
+            _ => Err(Failure::SessionExpired),
         }
     }
 
-    /// Whether the upstream has lost `session`, so that it did not read `call`. A tool can report a
-    /// similar error after it ran, and must not run again.
+    /// Whether the upstream has lost `session`. A tool can report a similar error after it ran, and
+    /// must not run again.
     async fn is_lost(self: &Arc<Self>, call: &Call<'_>, session: &LegacySession) -> bool {
         if self.session() != *session {
             // Another request has found the loss, and has opened a new session.

@@ -86,6 +86,12 @@ impl McpSource {
                 connection.check(name, pinned)?;
                 connection.call_tool(name, schema, &call).await
             }
+            Err(Failure::SessionLost(reply)) => {
+                if let Ok(true) = self.supervisor.renew(&connection, session).await {
+                    self.supervisor.announce_list();
+                }
+                Ok(*reply)
+            }
             reply => reply,
         };
         drop(slot);

@@ -40,6 +40,23 @@ async fn the_error_of_a_tool_that_sounds_like_a_lost_session_is_no_reason_to_run
     assert_eq!(server.sessions_opened(), 1);
 }
 
+/// The session is lost while the tool runs, so the tool must not run again. Later calls have a new
+/// session.
+#[tokio::test]
+async fn a_call_during_which_the_session_is_lost_is_not_repeated() {
+    for answers in [Answers::Json, Answers::Events] {
+        let server = FaultyHttp::start(answers, &["era=legacy", "listen=no"]);
+        let rig = Rig::http(&server.url());
+        let message = "the session has ended; the call may have run";
+        let outcome = rig.call("refuse", json!({ "message": message, "losesSession": true })).await;
+        assert!(outcome.is_error);
+        assert_eq!(text(&outcome), message);
+        assert_eq!(server.received_method("tools/call").len(), 1);
+        assert_eq!(server.sessions_opened(), 2);
+        assert_eq!(text(&rig.call("echo", json!({})).await), "{}");
+    }
+}
+
 #[tokio::test]
 async fn refused_credentials_degrade_the_source_and_say_so() {
     for code in [401, 403] {

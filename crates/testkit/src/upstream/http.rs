@@ -310,6 +310,9 @@ fn events<E: Into<axum::BoxError> + 'static>(
 
 fn answer(shared: &Arc<Shared>, request: &Value, modern: bool) -> Response {
     let steps = shared.script.answer(request);
+    if request["params"]["arguments"]["losesSession"] == true {
+        shared.sessions.lock().clear();
+    }
     if request["method"] == "initialize" && sessions(shared) {
         let id = format!("session-{}", shared.opened.fetch_add(1, Ordering::SeqCst));
         shared.sessions.lock().insert(id.clone());

@@ -85,7 +85,7 @@ impl Host for GatewayHost {
     }
 
     fn record_unauthenticated(&self, route: &str) {
-        self.0.audit().unauthenticated(route);
+        self.0.audit().denials().unauthenticated(route);
     }
 }
 

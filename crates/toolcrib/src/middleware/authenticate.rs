@@ -161,7 +161,7 @@ pub(crate) fn require(
     if scope.is_held_by(caller) {
         return Ok(());
     }
-    gateway.audit().denied_without(caller, scope.as_str(), route);
+    gateway.audit().denials().denied_without(caller, scope.as_str(), route);
     Err(Refusal::MissingScope(scope.as_str()))
 }
 

@@ -91,7 +91,7 @@ impl HttpHost {
     /// Records a refusal for missing or invalid credentials on `route`.
     pub(super) fn record_unauthenticated(&self, route: &str) {
         if let Some(gateway) = &self.gateway {
-            gateway.audit().unauthenticated(route);
+            gateway.audit().denials().unauthenticated(route);
         }
     }
 

@@ -45,7 +45,7 @@ impl Context {
 
     /// Records the denial of a caller without `scope`, and creates its refusal.
     pub(crate) fn deny(&self, scope: &'static str) -> Refusal {
-        self.gateway.audit().denied_without(&self.caller, scope, self.route.as_str());
+        self.gateway.audit().denials().denied_without(&self.caller, scope, self.route.as_str());
         Refusal::MissingScope(scope)
     }
 

@@ -78,7 +78,13 @@ function missingScopes(report) {
   return (step?.details?.required ?? []).filter(({ grant }) => grant === null).map(({ scope }) => scope);
 }
 
-/** Whether a grant such as `files:*` includes a tool's scope. No tool requires a scope that must be named. */
+/**
+ * Whether a grant covers a tool's scope: `*` is one segment, and at the end one or more. No tool
+ * requires a scope that must be named.
+ */
 function covers(grant, scope) {
-  return grant === '*' || grant === scope || (grant.endsWith(':*') && scope.startsWith(grant.slice(0, -1)));
+  const [held, wanted] = [grant.split(':'), scope.split(':')];
+  const last = held.length - 1;
+  const isLong = held[last] === '*' ? wanted.length > last : wanted.length === held.length;
+  return isLong && held.every((segment, at) => segment === '*' || segment === wanted[at]);
 }
