@@ -43,7 +43,7 @@ fn head(report: &Report<'_>, text: &mut String) -> std::fmt::Result {
          divided by the limit's in the same seconds; compare shares, because rates depend on the machine. All \
          gateways check a key or a token. toolcrib checks scopes and arguments too, and writes its record: with the \
          strict record the start of a call is on disk before the tool runs. The configurations of the others are \
-         in [`bench/peers`](../../bench/peers). They keep no record of the calls, and log errors only.\n"
+         in `bench/peers`. They keep no record of the calls, and log errors only.\n"
     )
 }
 

@@ -25,7 +25,7 @@ pub struct ServerConfig {
     /// A proxy in front of toolcrib terminates TLS.
     pub behind_proxy: bool,
     /// TLS without a proxy.
-    #[schemars(extend("x-default" = "none"))]
+    #[schemars(extend("x-default" = "not set"))]
     pub tls: Option<TlsConfig>,
     /// Accepted `Host` values in addition to loopback names.
     pub allowed_hosts: Vec<String>,

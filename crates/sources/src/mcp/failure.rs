@@ -2,8 +2,8 @@
 
 use http::StatusCode;
 use toolcrib_core::call::{UpstreamError, UpstreamErrorKind};
+use toolcrib_mcp::message::RpcError;
 
-use super::message::Reply;
 use crate::{
     error::{protocol, refused},
     refusal::Refusal,
@@ -15,8 +15,8 @@ pub(crate) enum Failure {
     Upstream(UpstreamError),
     /// The upstream does not know the session; it did not read the request.
     SessionExpired,
-    /// The upstream lost the session after it had started the request, which has this reply.
-    SessionLost(Box<Reply>),
+    /// The upstream lost the session after it had started the request, which failed with this error.
+    SessionLost(Box<RpcError>),
     /// HTTP 401 or 403, for all requests except tool calls.
     Credentials(StatusCode),
     /// Another unsuccessful status; for tool calls, any unsuccessful status.

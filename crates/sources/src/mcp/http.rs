@@ -235,8 +235,8 @@ impl Http {
         }
         match reply {
             // An upstream that refuses a session does not start the call. This one may have started it.
-            Ok(reply) if is_call && status.is_success() => {
-                Err(Failure::SessionLost(Box::new(reply)))
+            Ok(Reply::Error(error)) if is_call && status.is_success() => {
+                Err(Failure::SessionLost(Box::new(error)))
             }
             _ => Err(Failure::SessionExpired),
         }

@@ -19,6 +19,7 @@ use toolcrib_tasks::{Policy, Task};
 
 use super::{
     failure::Failure,
+    message::Reply,
     result,
     supervise::{Listing, Supervisor, Target},
 };
@@ -86,11 +87,11 @@ impl McpSource {
                 connection.check(name, pinned)?;
                 connection.call_tool(name, schema, &call).await
             }
-            Err(Failure::SessionLost(reply)) => {
+            Err(Failure::SessionLost(error)) => {
                 if let Ok(true) = self.supervisor.renew(&connection, session).await {
                     self.supervisor.announce_list();
                 }
-                Ok(*reply)
+                Ok(Reply::Error(*error))
             }
             reply => reply,
         };

@@ -215,8 +215,8 @@ fn default(member: &Value) -> String {
         (Some(words), _) => words.to_owned(),
         // The defaults are those of the table.
         _ if member.get("$ref").is_some() && !member["default"].is_string() => String::new(),
-        (None, Some(Value::Null) | None) => "none".to_owned(),
-        (None, Some(value)) if *value == json!([]) || *value == json!({}) => "none".to_owned(),
+        (None, Some(Value::Null) | None) => "not set".to_owned(),
+        (None, Some(value)) if *value == json!([]) || *value == json!({}) => "empty".to_owned(),
         (None, Some(value)) => format!("`{value}`"),
     }
 }

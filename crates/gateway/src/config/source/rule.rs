@@ -73,7 +73,7 @@ pub struct Classification {
     pub burst: Option<NonZeroU32>,
     /// Calls of each principal and tool per UTC day, in addition to the principal's own.
     #[serde(with = "kind::Quota")]
-    #[schemars(extend("x-default" = "none"))]
+    #[schemars(extend("x-default" = "not set"))]
     pub quota: Option<Option<Quota>>,
     /// Deadline of a call.
     #[serde(with = "kind::Duration")]
