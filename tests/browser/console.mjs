@@ -102,7 +102,7 @@ await check('a request appears by itself and is approved in place', async () => 
 await check('the link of a webhook leads to its request, which is approved in three clicks', async () => {
   const target = `webhook ${Date.now()}`;
   const refused = await call('admin', 'demo.wipe', { target });
-  const id = JSON.stringify(refused).match(/\(approval ([\w-]+)\)/)[1];
+  const id = JSON.stringify(refused).match(/Approval ([\w-]+) is pending/)[1];
   // The address that the webhook carries, for a page without a key.
   const { page, close } = await as('anonymous', `#approval=${id}`);
   await signIn(page, keyOf('approver'));

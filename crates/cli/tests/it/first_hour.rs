@@ -485,9 +485,9 @@ fn the_log_of_a_server_has_lines_of_one_format() {
     fs::write(&file, text.clone() + "\n[gate]\nrate = 5\n").unwrap();
     server.process.until("the refusal", |it| it.stderr().contains("was not applied").then_some(()));
     fs::write(&file, text + "\n[gate]\nrate = \"5/s\"\n").unwrap();
-    server.process.until("the change", |it| it.stderr().contains("in force").then_some(()));
+    server.process.until("the change", |it| it.stderr().contains("was reloaded").then_some(()));
     let log = server.stop();
-    for part in ["has `tenants = []`", "was not applied", "in force"] {
+    for part in ["has `tenants = []`", "was not applied", "was reloaded"] {
         assert!(log.contains(part), "{part}: {log}");
     }
     for line in log.lines() {

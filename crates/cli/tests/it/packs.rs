@@ -129,7 +129,7 @@ fn packs_that_can_never_work_are_told_apart() {
         (NAME, "integrity = \"sha256-x\"", "base64 of 32 bytes"),
         (NAME, "trusted_keys = [\"x\"]", "expected an Ed25519 public key"),
         (NAME, "nodes = [\"[\"]", "source.everyday.nodes"),
-        (NAME, "allow = [\"10.0.0.0/8\"]", "granted \"http\""),
+        (NAME, "allow = [\"10.0.0.0/8\"]", "requires the grant \"http\""),
         (NAME, "command = [\"x\"]", "is only for a source of kind \"mcp\""),
         ("a b", "", "expected a directory"),
     ] {

@@ -31,8 +31,8 @@ impl Remote {
 
 /// The output without the id and the requester of an approval.
 fn without_ids(text: &str) -> String {
-    let text = match text.split_once("(approval ") {
-        Some((_, rest)) => text.replace(rest.split_once(')').unwrap().0, "ID"),
+    let text = match text.split_once("Approval ") {
+        Some((_, rest)) => text.replace(rest.split_once(' ').unwrap().0, "ID"),
         None => text.to_owned(),
     };
     ["operator", "admin"]

@@ -95,7 +95,7 @@ async fn failures_of_tools_are_results() {
         let told = result["content"][0]["text"].as_str().unwrap();
         let (named, rest) = told.split_at(text.len().min(told.len()));
         assert_eq!(named, text);
-        assert_eq!(rest.contains("(approval "), code == Some("approval_required"), "{told}");
+        assert_eq!(rest.contains("Approval "), code == Some("approval_required"), "{told}");
         assert_eq!(result["_meta"]["dev.toolcrib/error"], json!(code));
         assert_eq!(result["resultType"], "complete");
     }
