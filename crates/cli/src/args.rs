@@ -173,7 +173,7 @@ When the server is ready, it prints `listening on http://ADDR` on stdout, with `
 `https://ADDR`. Logs go to stderr; TOOLCRIB_LOG sets the filter. SIGTERM and SIGINT shut it down in order.
 
 The server reloads the configuration on SIGHUP and when the file changes. A file with errors is
-logged and not applied. An empty file, or one without sources, needs --allow-empty.
+logged and not applied. A file that became empty or lost all its sources needs --allow-empty.
 
 Only one server can use a data directory, because each server counts limits on its own.
 

@@ -45,7 +45,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects to the server of `--url`; `None` without `--url`.
+    /// Creates a client of the server of `--url`; `None` without `--url`.
     pub(crate) fn connect(Context { global, printer }: &Context) -> anyhow::Result<Option<Self>> {
         let Some(typed) = &global.url else { return Ok(None) };
         let base = address(typed)?;

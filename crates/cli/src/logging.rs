@@ -43,11 +43,11 @@ static STAGE: AtomicU8 = AtomicU8::new(Stage::Command as u8);
 /// The audience of the program's messages. A log has lines of one format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// They are for the person who ran the command.
+    /// Messages are for the person who ran the command.
     Command,
-    /// A server starts: they are log lines. The error of a failed start is for people.
+    /// A server starts: messages are log lines. The error of a failed start is for people.
     Starting,
-    /// A server runs: all are log lines.
+    /// A server runs: all messages are log lines.
     Serving,
 }
 

@@ -231,7 +231,7 @@ fn print(status: &Status, printer: Printer) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The remarks on a source that need no action.
+/// The notes about a source, and its parts that are not offered; they are not problems.
 pub(super) fn remarks(source: &SourceReport) -> impl Iterator<Item = String> {
     let notes = source.notes.iter().map(|note| format!("note: {note}"));
     notes.chain(source.not_offered.iter().map(|it| format!("not offered: {it}")))

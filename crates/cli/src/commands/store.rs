@@ -148,7 +148,7 @@ async fn check(cx: &Context) -> anyhow::Result<Exit> {
     }
     if damage.is_empty() {
         cx.printer.line(format_args!(
-            "{name} can be read; its last event is at position {events}; {} it",
+            "{name} is undamaged; its last event is at position {events}; {} it",
             match servers {
                 0 => "no other process uses".to_owned(),
                 1 => "1 other process uses".to_owned(),

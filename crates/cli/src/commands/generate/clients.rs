@@ -162,7 +162,7 @@ With this page you connect a client to a running server. [Another client](../cli
    $ toolcrib keys create --name laptop --principal ada --role reader
    ```
 
-   `reader` is a role of your configuration. The demo has no roles: `toolcrib demo keys reader` prints a key for it.
+   `reader` is a role of your configuration. The demo has no roles: `toolcrib demo keys reader` prints a key for the demo.
 
 2. {instruction}
 

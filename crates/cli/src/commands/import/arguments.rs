@@ -483,7 +483,7 @@ fn is_variable_name(text: &str) -> bool {
         && !may_be_key(text)
 }
 
-/// The variable with its value replaced by the placeholder.
+/// The variable with the placeholder as its value; for any other text only the placeholder.
 fn hidden_variable(text: &str) -> String {
     match text.split_once('=') {
         Some((name, _)) if is_variable_name(name) => format!("{name}={PLACEHOLDER}"),

@@ -406,7 +406,7 @@ pub(super) fn is_host_name(text: &str) -> bool {
         && !may_be_key(host)
 }
 
-/// Whether `text` is a path from a directory, or several of them with colons.
+/// Whether `text` is a path that starts at a root, `~`, `.` or `..`, or several of them with colons.
 pub(super) fn is_path(text: &str) -> bool {
     let drive = |text: &str| {
         let mut chars = text.chars();

@@ -524,7 +524,6 @@ impl Reader {
 
     /// The settings of a table. Values that are not `is_public`, and references, become variables.
     /// Their names start with `prefix`, because many servers have the same headers.
-    /// headers.
     fn settings(
         &mut self,
         id: &str,
