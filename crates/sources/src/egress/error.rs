@@ -120,7 +120,7 @@ fn is_unknown_authority(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// Returns the text of `error` with its innermost cause: outer layers only repeat that something
+/// Returns the text of the innermost cause of `error`: outer layers only repeat that something
 /// failed.
 fn causes(error: &dyn Error) -> String {
     let mut text = error.to_string();

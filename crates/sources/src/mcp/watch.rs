@@ -1,8 +1,8 @@
 //! Receives notifications of changed tool lists, and reports them to the gateway at a bounded rate.
 //!
-//! A server of the handshake era sends its notification unrequested: over stdio between answers,
-//! over HTTP on a GET stream. One of the 2026-07-28 era sends it on a subscription. Notifications
-//! are not replayed, so after every gap the list counts as changed.
+//! A server of the handshake era sends its notification without a request: over stdio between
+//! answers, over HTTP on a GET stream. One of the 2026-07-28 era sends it on a subscription.
+//! Notifications are not replayed, so after every gap the list counts as changed.
 
 use std::{sync::Arc, time::Duration};
 

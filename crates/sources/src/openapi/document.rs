@@ -371,7 +371,7 @@ impl Document {
             let file = self.places.get(&at).copied();
             let is_read = |id: FileId| self.files.get(id.0).is_some_and(|it| it.content.is_ok());
             match (file, self.names.get(&at)) {
-                // A file at the address takes precedence over a schema with that name.
+                // A readable file at the address takes precedence over one that names itself so.
                 (Some(file), _) if is_read(file) => Some(Named::Place(file, fragment.clone())),
                 (_, Some(Named::Place(file, pointer))) => {
                     Some(Named::Place(*file, format!("{pointer}{fragment}")))

@@ -96,7 +96,7 @@ impl Lines {
         let long = secrets.iter().filter(|secret| secret.expose().len() >= MIN_SECRET);
         let labelled = long.map(|secret| (secret.clone(), "[secret]".to_owned()));
         let mut text = redact::without(&text, labelled.collect()).into_owned();
-        // The rest of an overlong line may start with a secret.
+        // An overlong line may be cut within a secret, so its last bytes are removed.
         if bytes.len() >= MAX_LINE + margin(secrets) {
             let end = text.len().saturating_sub(margin(secrets));
             text.truncate(text.floor_char_boundary(end));
