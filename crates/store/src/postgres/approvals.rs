@@ -277,7 +277,7 @@ async fn insert(
     Ok(())
 }
 
-/// Replaces the stored approval, if it has the previous revision.
+/// Replaces the stored approval if it has the previous revision; false otherwise.
 async fn replace(client: &impl GenericClient, it: &Approval) -> Result<bool, Failure> {
     let sql = "UPDATE approvals SET state = $3, live = $4, revision = $5::bigint, change = $6, \
                expires_at = $7, body = $8, \

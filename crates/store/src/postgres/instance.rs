@@ -40,7 +40,7 @@ pub(super) async fn release(client: &impl GenericClient, instance: &str) -> Resu
 /// Keeps others from taking over `instance` until the end of the transaction.
 ///
 /// # Errors
-/// Fails if one of them already has.
+/// [`StoreError::TakenOver`] if another process has taken it over.
 pub(super) async fn require(client: &impl GenericClient, instance: &str) -> Result<(), Failure> {
     let sql = "SELECT 1 FROM instances WHERE id = $1 FOR KEY SHARE";
     match first(client, sql, &[&instance]).await? {

@@ -88,7 +88,7 @@ pub(super) async fn run(client: &impl GenericClient) -> Result<(), Failure> {
         return Ok(());
     };
     Err(Failure::corrupt(format!(
-        "its schema was changed: {problem}; events are refused until the schema is restored"
+        "its schema was changed: {problem}; all writes are refused until the schema is restored"
     )))
 }
 

@@ -235,7 +235,7 @@ fn insert(connection: &Connection, it: &Approval, shown: Option<&[u8]>) -> Resul
     Ok(())
 }
 
-/// Replaces the stored approval, if it has the previous revision.
+/// Replaces the stored approval if it has the previous revision; false otherwise.
 fn replace(connection: &Connection, it: &Approval) -> Result<bool, Failure> {
     let sql = "UPDATE approvals SET state = ?3, live = ?4, revision = ?5, change = ?6, \
              expires_at = ?7, body = ?8, shown = CASE WHEN ?4 IS NULL THEN NULL ELSE shown END \

@@ -155,7 +155,7 @@ fn check_schema(connection: &Connection) -> Result<(), Failure> {
         (None, None) => return Ok(()),
     };
     Err(Failure::corrupt(format!(
-        "its schema was changed: the {} {:?} {what}; events are refused until the schema is restored",
+        "its schema was changed: the {} {:?} {what}; all writes are refused until the schema is restored",
         object.kind, object.name
     )))
 }
