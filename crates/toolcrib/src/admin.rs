@@ -1,6 +1,6 @@
 //! The host's own interface for operators and the console: keys, roles, sources, configuration, pins,
-//! approvals and what else is under `/v1` and no part of OpenWOP. Its errors and its access rules are
-//! those of OpenWOP, which has the mount of `/v1`.
+//! approvals, and all other routes under `/v1` that do not belong to OpenWOP. The errors and access
+//! rules are those of OpenWOP, which has the mount of `/v1`.
 
 mod approvals;
 mod changes;

@@ -80,7 +80,7 @@ fn negotiate(headers: &HeaderMap) -> Option<Response> {
     Some(failure.into_response())
 }
 
-/// Adds the version to a response.
+/// Adds the version to a response, if the server supports more than one.
 fn versioned(headers: &mut HeaderMap) {
     headers.insert(protocol_version::OPENWOP_VERSION, protocol_version::V1);
 }

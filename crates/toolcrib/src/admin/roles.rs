@@ -74,7 +74,7 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     responses(
         (status = 200, description = "The role and its tools", body = RoleAndTools),
         (status = 403, description = "The scope `roles:read` is missing", body = ErrorEnvelope),
-        (status = 404, description = "The role is unknown, or grants no tools in the caller's tenant", body = ErrorEnvelope),
+        (status = 404, description = "The role is unknown, or has no effect in the caller's tenant", body = ErrorEnvelope),
     )
 )]
 pub(super) async fn get(context: Context, role: Segment) -> Result<Response, Failure> {

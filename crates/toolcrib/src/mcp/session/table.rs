@@ -2,8 +2,8 @@
 //!
 //! Invariant (I-27): their number is limited, in total and per principal. Unused sessions leave the
 //! table. If the table is full, the longest idle session of one principal makes room for a new one,
-//! and its next request restores it. If all of those are in use, no new session is opened, and its
-//! client is served without a session.
+//! and is restored by its next request. If all sessions that could make room are in use, no new
+//! session is opened, and its client is served without one.
 //!
 //! Invariant (I-105): a tenant beyond its share closes only its sessions, never those of a tenant
 //! within its share.

@@ -34,7 +34,7 @@ export function mixedWords(text, max = 5) {
 /** The attributes that people read. Others, such as values and addresses, are used as they are. */
 const READ = new Set(['title', 'aria-label', 'placeholder', 'alt', 'label']);
 
-/** The value of the attribute `name`, without hidden characters if people read it. */
+/** The value of the attribute `name`, with hidden characters as escapes if people read it. */
 export function readable(name, value) {
   return READ.has(name) && typeof value === 'string' ? visibleText(value) : value;
 }

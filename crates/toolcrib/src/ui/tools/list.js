@@ -407,7 +407,7 @@ function serverMatches(local) {
 
 // Keyboard.
 
-/** The next tool from a row, in a direction; -1 after the last one. */
+/** The next tool from a row, in a direction; -1 if no tool follows. */
 function next(from, step) {
   for (let at = from + step; at >= 0 && at < rows.length; at += step) if (rows[at].tool) return at;
   return -1;
