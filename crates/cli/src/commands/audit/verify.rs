@@ -486,8 +486,8 @@ fn explain(report: &Report, verdict: Verdict, interval: Duration, is_file: bool)
             format!("verified, nothing was changed{partial}{unwitnessed}")
         }
         Verdict::Verified if is_file => format!(
-            "verified, nothing was changed up to the last checkpoints; the {events} after \
-             them are not proven{partial}{unwitnessed}"
+            "verified, nothing was changed up to the last checkpoints; no checkpoint proves the \
+             {events} after them{partial}{unwitnessed}"
         ),
         Verdict::Verified => {
             format!(
