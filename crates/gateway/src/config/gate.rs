@@ -73,7 +73,7 @@ pub(super) struct Role {
     name: String,
     /// Scopes such as `files:read`; `*` is one segment, a trailing `*` the rest.
     scopes: Vec<Grant>,
-    /// Calls per UTC day of principals with this role; the most generous role counts.
+    /// Calls per UTC day of principals with this role; of several roles, the most generous counts.
     #[serde(default, with = "kind::Quota")]
     #[schemars(extend("x-default" = "that of `[gate]`"))]
     quota: Option<Option<Quota>>,

@@ -20,8 +20,8 @@ pub struct McpConfig {
     /// `optional`: callers without a key are `[anonymous]`.
     pub auth: MountAuth,
     /// Whether requests must have the headers that the specification requires. Otherwise `Accept`
-    /// may leave out one of the two types, and `MCP-Protocol-Version` may differ from the revision
-    /// in the body, which alone counts.
+    /// may leave out one of the two types, and `MCP-Protocol-Version` may name another supported
+    /// revision than the body; only the body counts.
     pub strict_headers: bool,
     /// Tools on one page of a list.
     pub page_size: NonZeroUsize,
@@ -79,7 +79,7 @@ impl Default for McpConfig {
 }
 
 impl Resolver<'_> {
-    /// Resolves the information for OAuth clients; the server may have TLS or be behind a proxy.
+    /// Resolves the information for OAuth clients. With TLS, its address must be https.
     pub(super) fn resource(
         &mut self,
         typed: ResourceConfig,

@@ -22,11 +22,11 @@ const MAX_TENANTS: usize = 1_000;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Metrics {
-    /// Tools with a separate label: a number, in the order of the first call, or a list of tool
-    /// ids. 0 disables them, at most 10 000.
+    /// Tools with a separate label: a number of tools, in the order of their first call, or a list
+    /// of tool ids. The number is at most 10 000; 0 turns these labels off.
     tools: Names,
-    /// Tenants with a separate label: a number, in the order of the first call, or a list. 0
-    /// disables them, at most 1 000.
+    /// Tenants with a separate label: a number of tenants, in the order of their first call, or a
+    /// list. The number is at most 1 000; 0 turns these labels off.
     tenants: Names,
 }
 
@@ -51,7 +51,7 @@ pub struct MetricsConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Labelled<T> {
-    /// A number, in the order of the first use.
+    /// The first ones up to this number, in the order of their first use.
     First(usize),
     /// Only these.
     Only(BTreeSet<T>),

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use super::{secret, source, tokens::JwtAlgorithm, types};
 
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
-const DESCRIPTION: &str = "The configuration file of toolcrib. `toolcrib config check` also checks \
-                           rules beyond this schema, such as rules that match no tool.";
+const DESCRIPTION: &str = "The configuration file of toolcrib. `toolcrib config check` also finds \
+                           problems beyond this schema, such as rules that match no tool.";
 
 /// The JSON Schema (2020-12) of the configuration file.
 ///

@@ -20,7 +20,7 @@ const POSTGRES_FILES: &str = ".toolcrib/postgres";
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Store {
-    /// The place: `sqlite:PATH` for one server, or `postgres://USER@HOST/DATABASE` for
+    /// Address of the store: `sqlite:PATH` for one server, or `postgres://USER@HOST/DATABASE` for
     /// [several](../guides/scale.md). The default is a SQLite file in the data directory
     /// (`--data-dir`).
     url: String,
@@ -30,8 +30,8 @@ pub(super) struct Store {
     seal_key: Option<KeyPlace>,
     /// The previous seal key, until `toolcrib credentials reseal`.
     old_seal_key: Option<KeyPlace>,
-    /// Free disk space below which only calls that are already running are recorded, or `off`
-    /// ([disk space](../guides/operate.md#disk-space)).
+    /// Free disk space below which denials and refused calls are counted instead of recorded, or
+    /// `off` ([disk space](../guides/operate.md#disk-space)).
     #[serde(with = "kind::KeepFree")]
     keep_free: u64,
 }
@@ -49,7 +49,7 @@ pub struct StoreConfig {
     pub seal_key: Option<KeyPlace>,
     /// The previous seal key, until everything is resealed.
     pub old_seal_key: Option<KeyPlace>,
-    /// Free bytes of the file system below which only calls that are already running are recorded.
+    /// Free bytes of the file system below which only calls that run are recorded.
     pub keep_free: u64,
 }
 

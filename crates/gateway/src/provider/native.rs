@@ -101,7 +101,7 @@ impl NativeTools {
         Self::new(id, tools.clone(), tools)
     }
 
-    /// Sets the scopes that every tool requires; an empty list admits every caller. Later rules
+    /// Sets the scopes that every tool requires; an empty list requires no scope. Later rules
     /// override them.
     ///
     /// # Errors

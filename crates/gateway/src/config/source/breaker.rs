@@ -10,7 +10,8 @@ use crate::config::{
     units::{self as kind, Kind as _},
 };
 
-/// Fails calls of a source immediately after repeated failures. Workflows have no breaker.
+/// After repeated failures, calls of a source fail immediately for a time. Workflows have no
+/// breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]

@@ -33,7 +33,7 @@ pub struct Classification {
     /// A subset of the source's tenants; for others the tool does not exist.
     #[schemars(extend("x-default" = "those of the source"))]
     pub tenants: Option<Tenants>,
-    /// Scopes that a caller needs; an empty list admits every caller.
+    /// Scopes that a caller needs; an empty list requires no scope.
     #[schemars(extend("x-default" = "`tools:<source>`"))]
     pub scopes: Option<Vec<Scope>>,
     /// Effect of the tool.
