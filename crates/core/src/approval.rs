@@ -55,7 +55,7 @@ pub enum ApprovalDecision {
 /// Decides whether a call with `input` of a tool declared as `approval` may run without a grant.
 ///
 /// A tool without a declared approval requires no approval. `conditional` counts as required unless
-/// its condition is certainly false, because an undecided condition denies.
+/// its condition is certainly false: an undecided condition never permits a call.
 pub fn decide(
     approval: Option<descriptor::Approval>,
     consent: &Consent,

@@ -57,7 +57,7 @@ pub struct Credential {
     pub created_at: Timestamp,
     /// When its values were last changed.
     pub rotated_at: Timestamp,
-    /// When it expires: it is not sent any more.
+    /// When it expires; afterwards it is not sent.
     pub expires_at: Option<Timestamp>,
     /// Increases by one with every change of its values.
     pub revision: u64,

@@ -544,8 +544,9 @@ pub trait EventLog: Send + Sync + 'static {
     /// are durable. Sequences per run and positions per tenant are assigned inside the same
     /// transaction.
     ///
-    /// Fails with [`StoreError`] and stores no event. Fails with [`StoreError::Conflict`] if this
-    /// process recently appended an event with the same id.
+    /// # Errors
+    /// [`StoreError`]; in that case no event of this append is stored. [`StoreError::Conflict`] if
+    /// this process recently appended an event with the same id.
     async fn append(&self, events: &[NewEvent]) -> Result<Vec<u64>, StoreError>;
 
     /// Reads events in ascending position.

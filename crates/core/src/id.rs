@@ -111,7 +111,7 @@ string_id! {
 }
 
 impl TenantId {
-    /// The tenant whose log keeps events without another tenant: callers without credentials, and
+    /// The tenant whose log keeps events of no tenant: callers without credentials, and
     /// attempts of one tenant on another's tools. No caller belongs to it.
     pub const OPERATOR: &str = "-";
 }

@@ -43,7 +43,7 @@ pub struct KeyRecord {
     /// Principals of its tenant that have handled its text, or that of a key it was created with.
     /// Empty when the operator created it.
     pub makers: Vec<PrincipalId>,
-    /// Present if this is a browser session instead of a key. A session has no roles and scopes.
+    /// Present if this is a browser session instead of a key. A session itself has no roles and scopes.
     pub session: Option<SessionCredential>,
 }
 

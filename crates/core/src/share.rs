@@ -6,7 +6,7 @@
 //! - A tenant's share is the whole divided by the number of tenants that use or want some of it; a
 //!   principal's share is its tenant's, divided in the same way. Parts that others leave are free for
 //!   all.
-//! - An eighth is reserved for tenants within their shares, as soon as there is a second tenant. So
+//! - An eighth is reserved for tenants within their shares, as soon as a second tenant was seen. So
 //!   a tenant that comes late finds room at once. With one tenant, the same holds for its
 //!   principals.
 //! - Waiting requests are served by rounds: the tenant that holds least is next, and in it the

@@ -192,9 +192,9 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Stores all accepted data and releases this instance. Afterwards operations of an engine with
     /// files fail with [`StoreError::Unavailable`].
+    ///
     /// The next [`recover`](Self::recover) closes calls that are still open as interrupted, so
     /// finish them first.
-    /// them first.
     async fn close(&self);
 
     /// Waits until the store cannot be written any more: it was closed, or its engine failed.

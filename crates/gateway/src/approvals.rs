@@ -14,11 +14,12 @@
 //! * A grant expires early if it is withdrawn, or if one of its approvers has lost the right to
 //!   give it. The latter is checked when the grant is used (I-103).
 //!
-//! Invariant (I-15): a call never runs without a grant, and text of a tool or an upstream is never
-//! a grant. Invariant (I-64): a grant is for exactly one call, comes from another principal than
-//! the caller, and is used once. Invariant (I-65): a grant is for keys of one ancestry. The makers
-//! of the caller's key are part of the fingerprint, so an approver cannot use the grant with a key
-//! that it created.
+//! Invariant (I-15): a call that requires approval never runs without a grant, and text of a tool
+//! or an upstream is never a grant.
+//! Invariant (I-64): a grant is for exactly one call, comes from another principal than the caller,
+//! and is used once.
+//! Invariant (I-65): a grant is for keys of one ancestry. The makers of the caller's key are part
+//! of the fingerprint, so an approver cannot use the grant with a key that it created.
 
 mod answer;
 mod listen;

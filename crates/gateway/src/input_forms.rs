@@ -1,8 +1,8 @@
 //! The input of one call, in the forms that several steps need. Each form is computed at most once,
 //! on first use.
 //!
-//! Invariant (I-9): work whose cost depends on the input starts only after the permit. Invariant
-//! (I-102): each form mentions every member of the input, used or not.
+//! Invariant (I-9): work whose cost depends on the input starts only after the permit.
+//! Invariant (I-102): each form mentions every member of the input, used or not.
 
 use std::sync::OnceLock;
 

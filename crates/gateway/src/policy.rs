@@ -1,9 +1,10 @@
 //! Policies that restrict calls further than scopes do (`[policy]`).
 //!
 //! Invariant (I-83): a policy never widens access. Tenants and scopes are checked first; then the
-//! policies must permit the call without forbidding it. A failed evaluation is a denial. Invariant
-//! (I-82): policies see the shape of arguments and never a value. Invariant (I-84): policies hide a
-//! tool from lists only if they deny it for all arguments and surfaces.
+//! policies must permit the call without forbidding it. A failed evaluation is a denial.
+//! Invariant (I-82): policies see the shape of arguments and never a value.
+//! Invariant (I-84): a list leaves out a tool if, and only if, policies deny it for all arguments
+//! and surfaces.
 
 #[cfg(feature = "cedar")]
 mod cedar;

@@ -166,7 +166,7 @@ impl Supply {
         self.wait_until(limit, Slots::are_settled).await;
     }
 
-    /// Waits until every connected upstream has counted the parts that it does not offer, at most
+    /// Waits until the parts that are not offered are counted for every connected upstream, at most
     /// for `limit`.
     pub async fn settle_counts(&self, limit: Duration) {
         self.wait_until(limit, Slots::are_counted).await;

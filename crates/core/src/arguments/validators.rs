@@ -111,7 +111,7 @@ impl fmt::Debug for Validators {
 // === impl Kept ===
 
 impl Kept {
-    /// Compiles the schema on first use. Parallel callers wait for the first one.
+    /// The compiled schema, compiled now if necessary. Parallel callers wait for the first one.
     pub(super) fn compiled(&self) -> Result<Arc<CompiledSchema>, SchemaError> {
         let Validators { cache, most, .. } = &*self.validators;
         let held = cache.get_or_insert_with(&self.id, || {

@@ -74,7 +74,6 @@ pub struct Entry {
 
 impl Entry {
     /// Creates tool `upstream_name` of `source` with its names and defaults: any arguments, any
-    /// Creates tool `upstream_name` of `source` with its names and defaults: any arguments, any
     /// tenant, no limit and a timeout of one minute. Without a scope label, no caller may use it
     /// until one is set.
     pub fn new(

@@ -423,7 +423,7 @@ fn is_protocol(kind: SourceKind) -> bool {
     }
 }
 
-/// The name of a tool within its source. The type id of a node repeats the name of its pack.
+/// The name of a tool within its source. The type id of a node repeats the name of its pack, the source.
 fn local_name(kind: SourceKind, tool: &DiscoveredTool) -> &str {
     let pack =
         tool.raw.get("pack").and_then(Value::as_str).filter(|_| kind == SourceKind::NodePack);

@@ -150,7 +150,7 @@ impl Audit {
         &self.writer.readiness
     }
 
-    /// Whether disk space of the store is so low that only running calls are recorded.
+    /// Whether disk space of the store is so low that only calls that run are recorded.
     pub fn is_low_on_space(&self) -> bool {
         self.space.is_low()
     }

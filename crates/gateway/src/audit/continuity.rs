@@ -1,8 +1,8 @@
 //! Checks that the log of a tenant continues the last signed state, which the witness names.
 //!
 //! Invariant (I-72): the end of a log is signed only if the stored checkpoints are the signed ones,
-//! the last signed event is unchanged, and every later event follows from it. Invariant (I-108):
-//! removals by the retention of another server between two reads are not a break.
+//! the last signed event is unchanged, and every later event follows from it.
+//! Invariant (I-108): removals by the retention of another server between two reads are not a break.
 
 use std::fmt;
 
@@ -199,7 +199,7 @@ async fn read_base(
     let marks = rows.iter().filter(|row| row.kind == CheckpointKind::Pruned && is_own(row));
     let removed = marks.map(|row| row.position).max();
     // Retention removes the checkpoints before its mark. Another server may have signed that
-    // mark after this one wrote its witness; it is the only mark with a higher number.
+    // mark after this one wrote its witness; no other server can sign one with a higher number.
     let begins_after_removal = |row: &Checkpoint| {
         row.number > known.map_or(0, |known| known.number)
             && row.kind != CheckpointKind::Pruned

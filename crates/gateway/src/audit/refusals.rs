@@ -5,8 +5,9 @@
 //! separate event. Any other is counted in a [`Row`], and each row becomes one event with a count.
 //!
 //! Invariant: memory is bounded: [`MAX_BUCKETS`] buckets of about 150 bytes, and at most twice
-//! [`MAX_ROWS`] rows of about 1 KiB. Rows hold no arguments. Invariant: no refusal is lost. When
-//! the table is full, refusals are counted in a less specific row.
+//! [`MAX_ROWS`] rows of about 1 KiB. Rows hold no arguments.
+//! Invariant: no refusal is lost. When the table is full, refusals are counted in a less specific
+//! row.
 
 use std::{collections::HashMap, num::NonZeroU32, time::Duration};
 

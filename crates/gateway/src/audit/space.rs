@@ -1,6 +1,6 @@
 //! The free disk space of the store.
 //!
-//! Invariant (I-18): while space is low, only running calls are recorded: their two events,
+//! Invariant (I-18): while space is low, only calls that run are recorded: their two events,
 //! destinations, sessions, approvals and pins. This leaves space for them. Denials, refused calls
 //! (rate, quota, scopes, arguments, breakers) and requests without credentials are counted instead.
 

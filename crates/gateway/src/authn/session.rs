@@ -1,8 +1,8 @@
 //! Browser sessions: a person stays signed in without a key in the browser.
 //!
 //! Invariant (I-112): a session represents the credential that created it. Each request has the
-//! current rights of that credential, and fails after it expires. A session never creates another
-//! session.
+//! current rights of that credential, and fails after it expires or is revoked. A session never
+//! creates another session.
 //!
 //! The secret has two halves: a cookie that scripts cannot read, and a text that the page sends in
 //! a header and keeps in the storage of its origin. Browsers send cookies also to other ports of a

@@ -38,7 +38,7 @@ pub(super) enum Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Closed,
-    /// Closed to calls until this time.
+    /// Calls are refused until this time.
     Open(u64),
     /// One call has been in progress since this time; its result decides.
     Probing(u64),
@@ -128,7 +128,7 @@ impl Circuit {
         self.failures.len()
     }
 
-    /// Callers with an open circuit.
+    /// Callers whose circuit is not closed.
     pub(super) fn callers_open(&self) -> usize {
         self.callers.values().filter(|caller| caller.state != State::Closed).count()
     }

@@ -111,7 +111,7 @@ fn actor(principal: Option<&str>, agent: Option<&str>) -> Value {
     if let Some(principal) = principal {
         actor.insert("user".to_owned(), json!({ "uid": principal, "name": principal }));
     }
-    // The class requires one of them.
+    // The class requires at least one of them.
     if agent.is_some() || principal.is_none() {
         actor.insert("app_name".to_owned(), json!(agent.unwrap_or("toolcrib")));
     }

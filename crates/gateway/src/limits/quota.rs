@@ -9,8 +9,8 @@
 //!   the quota is left. A killed process cannot return its places.
 //! * While the store is unavailable, calls under a quota are refused after the places are used.
 //!
-//! Invariant (I-79): a call under a quota starts only in a place set aside at the store. Invariant:
-//! memory is bounded. Only counts without places are forgotten.
+//! Invariant (I-79): a call under a quota starts only in a place set aside at the store.
+//! Invariant: memory is bounded. Only counts without places are forgotten.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -128,8 +128,8 @@ fn exceeded(quota: Quota, day: Day, now: Timestamp) -> QuotaError {
 }
 
 impl GateConfig {
-    /// Returns the quota of `principal` for a day: the highest of its roles, or the general one if
-    /// its roles have no quota.
+    /// Returns the quota of `principal` for a day: the most generous of its roles, or the general
+    /// one if its roles set none.
     pub fn quota_of(&self, principal: &Principal) -> Option<Quota> {
         let of_roles = principal.roles.iter().filter_map(|role| self.role_quotas.get(role));
         match of_roles.copied().reduce(|one, other| Some(one?.max(other?))) {
@@ -240,7 +240,8 @@ impl Quotas {
         Ok(Some(QuotaReport { limit: quota.calls(), used, resets_at }))
     }
 
-    /// Counts a call under all of `quotas` in one step; even over them if `is_granted`.
+    /// Counts a call under all of `quotas`, or on an error under none; even beyond them if
+    /// `is_granted`.
     pub(crate) async fn take(
         self: &Arc<Self>,
         quotas: &[(QuotaKey, Quota)],

@@ -1,16 +1,17 @@
 //! The nine steps of a call.
 //!
-//! Invariant (I-7): calls are authorized by the decision that also makes lists. Invariant (I-9,
-//! I-81): work whose cost depends on the arguments starts only after the permit, and a name without
-//! a visible tool takes the same path whether or not the tool exists. Invariant (I-12): denied
-//! calls take no token: limits come after authorization. Invariant (I-18): a call starts only after
-//! its opening event is durable. Invariant (I-22): after the opening event, the call runs to
-//! completion. A caller that disconnects cancels it, and the closing event is still written.
+//! Invariant (I-7): calls are authorized by the decision that also makes lists.
+//! Invariant (I-9, I-81): work whose cost depends on the arguments starts only after the permit, and
+//! a name without a visible tool takes the same path whether or not the tool exists.
+//! Invariant (I-12): denied calls take no token: limits come after authorization.
+//! Invariant (I-18): a call starts only after its opening event is durable.
+//! Invariant (I-22): after the opening event, the call runs to its end. A caller that disconnects
+//! cancels it, and the closing event is still written.
 //! Invariant (I-23): every step uses the snapshot of the request. Only a call after a wait for
-//! approval continues in the snapshot of its second authorization. Invariant (I-111): a call
-//! recorded as interrupted by another server never reports success, and a call that starts late, as
-//! after a pause of the process, is authorized again. Invariant (I-94): spans observe the steps,
-//! and never delay one.
+//! approval continues in the snapshot of its second authorization.
+//! Invariant (I-111): a call recorded as interrupted by another server never reports success, and a
+//! call that starts late, as after a pause of the process, is authorized again.
+//! Invariant (I-94): spans observe the steps, and never delay one.
 
 use std::{
     any::Any,

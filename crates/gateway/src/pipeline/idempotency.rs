@@ -93,7 +93,7 @@ const SWEEP: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Bytes of answers that wait to be stored. Above this, calls under a key are refused before they
-/// start, because later their answers could not be.
+/// start, because an answer cannot be refused after its tool has run.
 const STORING: usize = 64 << 20;
 
 /// The running idempotent calls, and the stored answers.

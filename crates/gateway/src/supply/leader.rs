@@ -1,7 +1,7 @@
 //! Sources that several servers with one store have in common. One of them discovers each source
 //! and compares its pins; the others load the catalog that it stored.
 //!
-//! Invariant: a server that does not lead a source writes neither its pins nor its catalog. A
+//! Invariant: a server that does not lead a source writes neither its pins nor its catalog. So a
 //! changed tool is judged once, and all servers offer the same tools.
 
 use std::sync::Arc;

@@ -242,7 +242,7 @@ impl Slots {
         })
     }
 
-    /// Whether every connected upstream has counted the parts that it does not offer.
+    /// Whether the parts that are not offered are counted for every connected upstream.
     pub(super) fn are_counted(&self) -> bool {
         let mut ready = self.slots.iter().filter(|slot| slot.source.status().state.is_ready());
         ready.all(|slot| slot.source.not_offered().is_some())

@@ -1,9 +1,9 @@
 //! One run of one workflow.
 //!
 //! Invariant (I-22): a run has a separate task. A caller that disconnects cancels it, and the
-//! events of its steps are recorded before the closing event of its call. Invariant (I-49): every
-//! step is called in an interaction of the caller, with the caller's current scopes, and its cause
-//! is the call of the workflow.
+//! events of its steps are recorded before the closing event of its call.
+//! Invariant (I-49): every step is called in an interaction of the caller, with the caller's
+//! current scopes, and its cause is the call of the workflow.
 
 use std::{sync::Arc, time::Duration};
 
