@@ -25,13 +25,13 @@ pub struct McpConfig {
     pub strict_headers: bool,
     /// Tools on one page of a list.
     pub page_size: NonZeroUsize,
-    /// Whether schemas in lists have each `$ref` replaced by its target, for clients that drop
-    /// `$defs` ([guide](../guides/toolsets.md#clients-that-drop-definitions)).
+    /// Whether schemas in lists have `$ref` replaced by its target, for clients that drop `$defs`
+    /// ([guide](../guides/toolsets.md#clients-that-drop-definitions)).
     pub inline_refs: bool,
     /// Whether a handshake over HTTP opens a session.
     pub sessions: bool,
-    /// Idle time after which a session leaves memory and its tool sessions are closed. Its next
-    /// request continues it.
+    /// Time without a request after which a session leaves memory and its tool sessions are closed.
+    /// Its next request continues it.
     #[serde(with = "kind::Duration")]
     pub session_idle: Duration,
     /// Age at which a session outside memory expires: its client gets status 404.
