@@ -1,8 +1,8 @@
 //! Configuration: one TOML file. Each noun of the file has a module, with its form in the file, its
 //! validated form ([`Config`]), and the function that resolves one into the other.
 //!
-//! Outside the text, parsing reads only the secrets that it refers to (`{ env = … }`, `{ file = …
-//! }`), through [`SecretReader`], and the files that it includes, such as policies.
+//! Outside the text, parsing reads only the secrets that it refers to (`{ env = … }` and
+//! `{ file = … }`), through [`SecretReader`], and the files that it includes, such as policies.
 
 mod approvals;
 mod document;

@@ -37,8 +37,8 @@ impl Gateway {
         self.make(caller, drafted).await
     }
 
-    /// Creates the successor of the key `id`, which expires after `overlap`. Returns the new key
-    /// and that time.
+    /// Creates the successor of the key `id`; the old key expires after `overlap`. Returns the new
+    /// key and that time.
     ///
     /// # Errors
     /// [`KeyError`]; in that case the keys are unchanged.

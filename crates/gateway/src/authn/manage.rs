@@ -200,7 +200,8 @@ impl Authenticator {
         Ok(DraftedKey { key, place })
     }
 
-    /// Creates the successor of the key `id`, and returns it with the end of the overlap.
+    /// Creates the successor of the key `id`; the old key expires after `overlap`. Returns the new
+    /// key and that time.
     pub(crate) async fn draft_successor(
         &self,
         caller: &Principal,
