@@ -405,7 +405,7 @@ impl InteractionGuard {
     /// disconnecting caller does not revert it.
     pub(crate) async fn open(&self, tool: &ToolId) -> Result<(), CallError> {
         let Some(opening) = self.interaction.opening(&self.sessions, tool) else {
-            tracing::debug!(run = %self.interaction.run, "an interaction calls more tools than it can have sessions");
+            tracing::debug!(run = %self.interaction.run, "too many tools in one interaction; no session opened");
             return Ok(());
         };
         if opening.is_stored() {
