@@ -5,7 +5,7 @@
 //! for that caller; `circuit` has the rules.
 
 mod circuit;
-pub(crate) use std::{
+use std::{
     hash::{BuildHasher as _, RandomState},
     sync::Arc,
     time::Duration,

@@ -443,8 +443,8 @@ fn a_shared_name_costs_only_the_tenants_that_would_see_both() {
     );
     assert_eq!(
         reported_to("third"),
-        ["mcp:a.search and mcp:c.search and mcp:d.search would share the name `search`; none of \
-          them is offered"]
+        ["mcp:a.search and mcp:c.search and mcp:d.search would share the name `search` and \
+          are not offered"]
     );
     let reported = collisions.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
     assert!(reported.contains("and are not offered to acme"), "{reported}");

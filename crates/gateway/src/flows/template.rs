@@ -433,8 +433,8 @@ mod tests {
         let deep = (0..40).fold(json!(1), |value, _| json!([value]));
         for (value, place, word) in [
             (json!({ "a": { "$ref": 3 } }), "/a", "a reference is"),
-            (json!({ "a": [{ "$ref": "inputs/x" }] }), "/a/0", "begins with"),
-            (json!({ "$ref": "/inputsx" }), "", "begins with"),
+            (json!({ "a": [{ "$ref": "inputs/x" }] }), "/a/0", "starts with"),
+            (json!({ "$ref": "/inputsx" }), "", "starts with"),
             (json!({ "$ref": "/steps/nobody/result" }), "", "does not exist"),
             (json!({ "$ref": "/steps/later/result" }), "", "does not come earlier"),
             (json!({ "$ref": "/steps/find" }), "", "/steps/find/result"),

@@ -231,7 +231,7 @@ async fn what_cannot_run_is_left_out_with_a_reason() {
     let problems = bench.problems();
     for (file, words) in [
         ("f0", "there is no tool `mcp:s.nobody`"),
-        ("f1", "that is `mcp:s.echo` here"),
+        ("f1", "use `mcp:s.echo` here"),
         ("f2", "/n"),
         ("f3", "text"),
         ("f4", "replay_policy"),
@@ -447,7 +447,7 @@ async fn a_gateway_that_closes_ends_its_runs() {
     eventually("the step runs", || source.invoked.load(Ordering::SeqCst) == 1).await;
     bench.rig.gateway.close().await;
     let said = outputs(&waiting.await.unwrap().result.unwrap()).unwrap_err();
-    assert!(said.contains("the process ended"), "{said}");
+    assert!(said.contains("the process stopped"), "{said}");
     let run = bench.runs().await.remove(0);
     assert_eq!((run.state, run.code.as_deref()), (RunState::Failed, Some("interrupted")));
     let recorded = bench.recorded(&run.run_id).await;

@@ -122,7 +122,10 @@ async fn an_empty_list_is_explained_without_telling_what_there_is() {
     assert_eq!((&none["outcome"], &none["tools"]), (&json!("hidden"), &json!(0)));
     assert!(step(&none, "scope")["message"].as_str().unwrap().contains("holds no scopes"));
     assert!(
-        step(&wrong, "scope")["message"].as_str().unwrap().contains("with the scopes it holds")
+        step(&wrong, "scope")["message"]
+            .as_str()
+            .unwrap()
+            .contains("its scopes permit no visible tool")
     );
     for explanation in [&mut wrong, &mut other] {
         explanation["tenant"] = Value::Null;

@@ -42,7 +42,10 @@ async fn a_permit_widens_nothing_and_what_no_policy_permits_is_hidden() {
     assert_eq!(ann.get("/v1/tools/mcp:crib.write").await.status, 404);
     gw.event(|event| event["payload"]["reason"] == "policy").await;
     let told = ann.get("/v1/explain?tool=crib__write").await.text();
-    assert!(told.contains("\"hidden\"") && told.contains("a policy of the operator"), "{told}");
+    assert!(
+        told.contains("\"hidden\"") && told.contains("the policies of the operator deny it"),
+        "{told}"
+    );
     assert!(!told.contains("some.cedar"), "callers are not told which: {told}");
 }
 

@@ -414,7 +414,7 @@ mod tests {
             r#"mcp.tool.name.matches("^get_.*$")"#,
         ] {
             let error = read(json!([expression])).unwrap_err();
-            assert!(error.contains("a condition on the tool"), "{error}");
+            assert!(error.contains("condition on the tool"), "{error}");
         }
         assert!(read(json!([{ "require": "jwt.sub != ''" }])).is_err());
         assert!(read(json!([{ "allow": "a", "deny": "b" }])).is_err());

@@ -269,7 +269,7 @@ async fn conditions_of_a_search_are_checked() {
         ("/v1/events?from=tomorrow", "`from` must be a time"),
         ("/v1/events?took=1s", "`took` must be a comparison"),
         ("/v1/events?query=OR", "`OR` joins two conditions"),
-        ("/v1/events?sort=slowest&after=1", "`sort` excludes"),
+        ("/v1/events?sort=slowest&after=1", "`sort` cannot be combined"),
         ("/v1/events?sort=fastest", "must be one of slowest"),
         ("/v1/events?principal=", "`principal` must have a value"),
         ("/v1/events?query=actor%3Aa&principal=b", "`principal` is given twice"),

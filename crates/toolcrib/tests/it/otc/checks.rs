@@ -366,7 +366,7 @@ async fn a_failure_of_a_tool_is_a_result() {
             assert_eq!(result["success"], false, "{tool}");
             let error = &result["error"];
             // The id of the approval follows the message.
-            let said = error["message"].as_str().unwrap().split(". A person").next().unwrap();
+            let said = error["message"].as_str().unwrap().split(". Approval ").next().unwrap();
             assert_eq!((said, &error["can_retry"]), (message, &json!(retry)));
             assert_eq!(error.get("developer_message").and_then(Value::as_str), code);
             assert_eq!(error.get("retry_after_ms").is_some(), retry, "{tool}");
