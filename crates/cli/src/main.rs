@@ -49,6 +49,7 @@ use crate::{
 /// Calls are allocated by the threads of the runtime and freed by that of the store; with the
 /// allocator of glibc they waited for each other's locks. A separate thread returns freed memory to
 /// the system (`.cargo/config.toml` says when).
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

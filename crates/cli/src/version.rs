@@ -15,6 +15,7 @@ pub(crate) static SHORT: LazyLock<String> = LazyLock::new(|| {
 pub(crate) static LONG: LazyLock<String> = LazyLock::new(|| {
     let all = [
         ("cedar", cfg!(feature = "cedar")),
+        ("jemalloc", cfg!(feature = "jemalloc")),
         ("otel", cfg!(feature = "otel")),
         ("postgres", cfg!(feature = "postgres")),
         ("redis", cfg!(feature = "redis")),
