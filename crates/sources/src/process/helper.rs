@@ -75,7 +75,7 @@ mod tests {
             ("echo canary; exit 3", "failed (exit status: 3)"),
             ("true", "printed no text"),
             ("head -c 70000 /dev/zero | tr '\\0' a", "more than 64 KiB"),
-            ("printf '\\377'", "not text"),
+            ("printf '\\377'", "other than text"),
         ] {
             let error = shell(script).await.unwrap_err();
             assert!(error.contains(expected) && !error.contains("canary"), "{error}");
