@@ -171,7 +171,7 @@ async fn a_copy_leaves_what_is_there_unchanged() {
     store.append(&[decided("t", "r", "e1")]).await.unwrap();
     let refused = async |from: &str, to: &str| {
         let error = copy(place(from), place(to), |_| ()).await.unwrap_err();
-        assert!(matches!(error, StoreError::Conflict(_)), "{error}");
+        assert!(matches!(error, StoreError::Unsuitable(_)), "{error}");
         error.to_string()
     };
     let error = refused(&url(&path), &database).await;

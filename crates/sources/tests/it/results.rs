@@ -25,7 +25,7 @@ async fn a_bad_block_is_named_and_the_good_ones_stay() {
         ("nameless-link", "`name` is not a string"),
         ("number-text", "`text` is not a string"),
         ("empty-resource", "`blob` is not a string"),
-        ("untyped", "no type"),
+        ("untyped", "its type is missing"),
         ("other", "not an object"),
     ] {
         let outcome = rig.call("block", json!({ "kind": kind })).await;
