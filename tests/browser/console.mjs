@@ -199,7 +199,7 @@ await check('a tab has one stream of changes, which is opened again after a slee
   equal(streams, 2, 'streams after a sleep');
   await open(page, 'approvals');
   const refused = await call('admin', 'demo.wipe', { target: `asleep ${Date.now()}` });
-  const id = JSON.stringify(refused).match(/\(approval ([\w-]+)\)/)[1];
+  const id = JSON.stringify(refused).match(/Approval ([\w-]+) is pending/)[1];
   await page.waitForSelector(`[data-approval="${id}"]`);
   await close();
 });

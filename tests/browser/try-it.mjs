@@ -346,8 +346,11 @@ await check('a nested form with a file is filled, run and read by keyboard alone
   await page.locator('.tool h2').focus();
   await tabTo('[data-path="/to/name"] :is(input, textarea)');
   await page.keyboard.type('Ann');
+  // The browser has to know before the key is pressed that the dialog is wanted here.
+  const opened = page.waitForEvent('filechooser');
   await tabTo('[data-path="/attachment"] input[type=file]');
-  const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.keyboard.press('Enter')]);
+  await page.keyboard.press('Enter');
+  const chooser = await opened;
   await chooser.setFiles({ name: 'a.zip', mimeType: 'application/zip', buffer: Buffer.from('hello') });
   await page.locator('[data-path="/attachment"]').getByText('a.zip', { exact: true }).waitFor();
   await tabTo('[data-action="execute"]');
