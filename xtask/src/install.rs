@@ -1,7 +1,7 @@
 //! Tools of the tests in addition to Rust: Node.js, Python, MCP packages of both, a browser, strace.
 //!
 //! A thing is installed once, into the cache, when it is missing and installing is permitted
-//! (`TOOLCRIB_INSTALL=never` forbids it). A missing thing is returned as a [`Skip`]; the others
+//! (`TOOLCRIB_INSTALL=never` forbids it). A missing thing is returned as a `Skip`; the others
 //! are passed to the tests as environment variables:
 //!
 //! | variable | value |

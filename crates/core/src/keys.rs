@@ -93,7 +93,7 @@ pub trait KeyStore: Send + Sync + 'static {
     async fn list(&self) -> Result<Vec<KeyRecord>, StoreError>;
 
     /// The keys that were inserted, rotated or revoked after
-    /// [`Changes::keys`](super::Changes::keys) was `epoch`, in any order. The cost does not grow
+    /// [`Changes::keys`](crate::store::Changes::keys) was `epoch`, in any order. The cost does not grow
     /// with the other keys.
     async fn changed_since(&self, epoch: u64) -> Result<Vec<KeyRecord>, StoreError>;
 
@@ -112,6 +112,6 @@ pub trait KeyStore: Send + Sync + 'static {
     ) -> Result<KeyRotation, StoreError>;
 
     /// Records when keys were last used. Ignores unknown keys and earlier times. Does not count in
-    /// [`Changes`](super::Changes).
+    /// [`Changes`](crate::store::Changes).
     async fn note_used(&self, used: Vec<(KeyId, Timestamp)>) -> Result<(), StoreError>;
 }

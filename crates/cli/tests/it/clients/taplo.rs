@@ -36,6 +36,7 @@ fn taplo_accepts_the_examples_and_marks_a_mistake() {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a program of a user, not a child of the server")]
 fn lint(node: &Path, taplo: &Path, folder: &Path) -> Output {
     let mut command = Command::new(node);
     command.arg(taplo).args(["lint", "--colors", "never", "toolcrib.toml"]).current_dir(folder);
