@@ -18,7 +18,7 @@ pub(crate) fn section(report: &Report<'_>) -> String {
     // Writing to a string cannot fail.
     head(report, &mut text).ok();
     table(report, &mut text).ok();
-    memory(report, &mut text).ok();
+    report.memory(&mut text, |who| matches!(who, Who::Strict | Who::Peer(_))).ok();
     tail(report, &mut text).ok();
     text
 }
@@ -85,20 +85,6 @@ fn rows<'a>(report: &Report<'a>, request: &str) -> Vec<&'a Row> {
         .collect();
     rows.sort_by_key(|row| row.connections);
     rows
-}
-
-#[expect(clippy::cast_precision_loss, reason = "memory in KiB is far below 2^52")]
-fn memory(report: &Report<'_>, text: &mut String) -> std::fmt::Result {
-    writeln!(text, "| Gateway | memory before, MB | after the load, MB |\n|---|---|---|")?;
-    for (who, before) in report.idle {
-        if !matches!(who, Who::Strict | Who::Peer(_)) {
-            continue;
-        }
-        let after = report.after.get(who).copied().unwrap_or_default();
-        let megabytes = |value: u64| value as f64 / 1024.0;
-        writeln!(text, "| {who} | {:.1} | {:.1} |", megabytes(*before), megabytes(after))?;
-    }
-    writeln!(text)
 }
 
 fn tail(report: &Report<'_>, text: &mut String) -> std::fmt::Result {

@@ -144,7 +144,7 @@ impl Report<'_> {
         self.head(&mut page).ok();
         self.table(&mut page).ok();
         self.peers(&mut page).ok();
-        self.memory(&mut page).ok();
+        self.memory(&mut page, |_| true).ok();
         self.tail(&mut page).ok();
         page
     }
@@ -261,9 +261,9 @@ impl Report<'_> {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "memory in KiB is far below 2^52")]
-    fn memory(&self, page: &mut String) -> std::fmt::Result {
+    pub(crate) fn memory(&self, page: &mut String, shows: fn(&Who) -> bool) -> std::fmt::Result {
         writeln!(page, "| memory (PSS) | before, MB | after the load, MB |\n|---|---|---|")?;
-        for (who, kilobytes) in self.idle {
+        for (who, kilobytes) in self.idle.iter().filter(|(who, _)| shows(who)) {
             let megabytes = |value: u64| value as f64 / 1024.0;
             let later = self.after.get(who).copied().unwrap_or_default();
             writeln!(page, "| {who} | {:.1} | {:.1} |", megabytes(*kilobytes), megabytes(later))?;

@@ -38,7 +38,7 @@ impl Tools {
         self.variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
     }
 
-    /// The tools that are not available.
+    /// The unavailable tools.
     pub(crate) fn skipped(&self) -> &[Skip] {
         &self.skipped
     }

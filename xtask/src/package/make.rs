@@ -28,7 +28,7 @@ pub(super) enum Kind {
 }
 
 /// Makes the packages of `program` in `out` with their checksums; returns their paths. An empty `only`
-/// means all kinds.
+/// selects all kinds.
 pub(super) fn make(
     program: &Path,
     out: &Path,

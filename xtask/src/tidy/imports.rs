@@ -13,7 +13,7 @@ use crate::tidy::source::Source;
 use crate::tidy::tree::Tree;
 
 /// The crates with a graph, the number of files in their largest permitted cycle, and the number of
-/// folders in theirs. One means that no cycle is permitted.
+/// folders in theirs. With 1, no cycle is permitted.
 const MEMBERS: &[Member] = &[
     Member { source: "bench/src/", files: 3, folders: 3 },
     Member { source: "crates/cli/src/", files: 1, folders: 4 },
@@ -47,10 +47,9 @@ struct Graph {
     files: BTreeMap<Module, Imports>,
 }
 
-/// The folders of one folder, and which import which.
-struct Rooms {
-    below: BTreeMap<Module, BTreeSet<Module>>,
-}
+/// The modules that each module imports: files, or the rooms of one folder.
+#[derive(Default)]
+struct Arrows(BTreeMap<Module, BTreeSet<Module>>);
 
 #[derive(Default)]
 struct Imports {
@@ -66,28 +65,29 @@ struct Imports {
 pub(crate) fn cycles(tree: &Tree) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     for member in MEMBERS {
-        let graph = Graph::read(tree, member);
-        for cycle in graph.cycles().into_iter().filter(|cycle| cycle.len() > member.files) {
-            findings.push(finding(member, "files", &cycle));
-        }
-        for folder in graph.folders() {
-            let below = graph.rooms(&folder);
-            for cycle in below.cycles().into_iter().filter(|cycle| cycle.len() > member.folders) {
-                findings.push(finding(member, "folders", &cycle));
-            }
+        let files = Graph::read(tree, member).arrows();
+        let long = files.levels().into_iter().filter(|group| group.len() > member.files);
+        findings.extend(long.map(|cycle| finding(member, "files", &cycle)));
+        for folder in files.folders() {
+            let levels = files.rooms(&folder).levels().into_iter();
+            let long = levels.filter(|group| group.len() > member.folders);
+            findings.extend(long.map(|cycle| finding(member, "folders", &cycle)));
         }
     }
     Ok(findings)
 }
 
 fn finding(member: &Member, kind: &str, cycle: &[Module]) -> String {
-    let names: Vec<String> = cycle.iter().map(|module| module.join("::")).collect();
     format!(
         "{}: {} {kind} import each other: {}; move what they share to a file below them",
         member.source,
-        names.len(),
-        names.join(", ")
+        cycle.len(),
+        names(cycle).replace(' ', ", ")
     )
+}
+
+fn names<'a>(modules: impl IntoIterator<Item = &'a Module>) -> String {
+    modules.into_iter().map(|module| module.join("::")).collect::<Vec<_>>().join(" ")
 }
 
 /// Prints the rooms of each crate, which are its files with their folders: lowest first, each with the
@@ -95,7 +95,8 @@ fn finding(member: &Member, kind: &str, cycle: &[Module]) -> String {
 pub(crate) fn print(tree: &Tree) {
     for member in MEMBERS {
         let graph = Graph::read(tree, member);
-        let rooms = graph.rooms(&[]);
+        let files = graph.arrows();
+        let rooms = files.rooms(&[]);
         let lines = |room: &Module| {
             let inside = graph.files.iter().filter(|(module, _)| module.starts_with(room));
             inside.map(|(_, imports)| imports.lines).sum::<usize>()
@@ -104,13 +105,11 @@ pub(crate) fn print(tree: &Tree) {
         for level in rooms.levels() {
             let mark = if level.len() > 1 { "knot" } else { "" };
             for room in &level {
-                let below: Vec<String> =
-                    rooms.below(room).iter().map(|module| module.join("::")).collect();
-                let (name, below) = (room.join("::"), below.join(" "));
+                let (name, below) = (room.join("::"), names(rooms.below(room)));
                 say(format_args!("  {mark:<5}{name:<20}{:>6} lines  {below}", lines(room)));
             }
             if level.len() > 1 {
-                graph.print_ties(&level);
+                files.print_ties(&level);
             }
         }
     }
@@ -230,52 +229,10 @@ impl Graph {
         graph
     }
 
-    /// The files that import each other, directly or not, each group once.
-    fn cycles(&self) -> Vec<Vec<Module>> {
+    /// Which file imports which.
+    fn arrows(&self) -> Arrows {
         let below = |module: &Module| self.below(module).into_iter().cloned().collect();
-        let files = self.files.keys().map(|module| (module.clone(), below(module))).collect();
-        Rooms { below: files }.cycles()
-    }
-
-    /// Prints which files of `knot` import which files of its other rooms.
-    fn print_ties(&self, knot: &[Module]) {
-        let room = |module: &Module| knot.iter().find(|room| module.starts_with(room));
-        for module in self.files.keys() {
-            let Some(from) = room(module) else { continue };
-            let other = |target: &&Module| room(target).is_some_and(|to| to != from);
-            let targets: Vec<String> = self
-                .below(module)
-                .into_iter()
-                .filter(other)
-                .map(|target| target.join("::"))
-                .collect();
-            if !targets.is_empty() {
-                say(format_args!("         {} > {}", module.join("::"), targets.join(" ")));
-            }
-        }
-    }
-
-    /// The folders with files, the root first.
-    fn folders(&self) -> BTreeSet<Module> {
-        let parents = self.files.keys().filter_map(|module| module.split_last());
-        parents.map(|(_, parent)| parent.to_vec()).collect()
-    }
-
-    /// The modules directly in `folder`, each with everything inside it.
-    fn rooms(&self, folder: &[String]) -> Rooms {
-        let depth = folder.len();
-        let room = |module: &Module| {
-            let inside = module.starts_with(folder) && module.len() > depth;
-            inside.then(|| module.iter().take(depth + 1).cloned().collect::<Module>())
-        };
-        let mut below: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
-        for module in self.files.keys() {
-            let Some(from) = room(module) else { continue };
-            let targets = self.below(module).into_iter().filter_map(room);
-            let targets: Vec<Module> = targets.filter(|target| *target != from).collect();
-            below.entry(from).or_default().extend(targets);
-        }
-        Rooms { below }
+        Arrows(self.files.keys().map(|module| (module.clone(), below(module))).collect())
     }
 
     /// The files whose items `module` uses.
@@ -334,16 +291,34 @@ impl Graph {
     }
 }
 
-impl Rooms {
-    /// The modules that import each other, directly or not, each group once.
-    fn cycles(&self) -> Vec<Vec<Module>> {
-        self.levels().into_iter().filter(|group| group.len() > 1).collect()
+impl Arrows {
+    /// The folders with files, the root first.
+    fn folders(&self) -> BTreeSet<Module> {
+        let parents = self.0.keys().filter_map(|module| module.split_last());
+        parents.map(|(_, parent)| parent.to_vec()).collect()
     }
 
-    /// All modules, lowest first; those that import each other are one group.
+    /// The arrows between the modules directly in `folder`, each with everything inside it.
+    fn rooms(&self, folder: &[String]) -> Self {
+        let depth = folder.len();
+        let room = |module: &Module| {
+            let inside = module.starts_with(folder) && module.len() > depth;
+            inside.then(|| module.iter().take(depth + 1).cloned().collect::<Module>())
+        };
+        let mut rooms = Self::default();
+        for (module, below) in &self.0 {
+            let Some(from) = room(module) else { continue };
+            let targets = below.iter().filter_map(room).filter(|target| *target != from);
+            let targets: Vec<Module> = targets.collect();
+            rooms.0.entry(from).or_default().extend(targets);
+        }
+        rooms
+    }
+
+    /// All modules, lowest first; those that import each other, directly or not, are one group.
     fn levels(&self) -> Vec<Vec<Module>> {
         let reach: BTreeMap<&Module, BTreeSet<&Module>> =
-            self.below.keys().map(|module| (module, self.reachable(module))).collect();
+            self.0.keys().map(|module| (module, self.reachable(module))).collect();
         let mut groups: BTreeMap<(usize, &Module), Vec<Module>> = BTreeMap::new();
         for (module, reached) in &reach {
             let mutual =
@@ -356,20 +331,29 @@ impl Rooms {
         groups.into_values().collect()
     }
 
-    fn below(&self, module: &Module) -> Vec<&Module> {
-        self.below.get(module).into_iter().flatten().collect()
+    fn below(&self, module: &Module) -> impl Iterator<Item = &Module> {
+        self.0.get(module).into_iter().flatten()
     }
 
     fn reachable<'a>(&'a self, from: &'a Module) -> BTreeSet<&'a Module> {
         let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
         while let Some(module) = next.pop() {
-            for below in self.below(module) {
-                if seen.insert(below) {
-                    next.push(below);
-                }
-            }
+            next.extend(self.below(module).filter(|below| seen.insert(*below)));
         }
         seen
+    }
+
+    /// Prints which files of `knot` import which files of its other rooms.
+    fn print_ties(&self, knot: &[Module]) {
+        let room = |module: &Module| knot.iter().find(|room| module.starts_with(room));
+        for module in self.0.keys() {
+            let Some(from) = room(module) else { continue };
+            let other = |target: &&Module| room(target).is_some_and(|to| to != from);
+            let targets = names(self.below(module).filter(other));
+            if !targets.is_empty() {
+                say(format_args!("         {} > {targets}", module.join("::")));
+            }
+        }
     }
 }
 
@@ -382,19 +366,17 @@ mod tests {
         Graph { files: files.iter().map(read).collect() }
     }
 
-    fn names(files: &[(&str, &str)]) -> Vec<String> {
-        let cycles = graph(files).cycles().into_iter();
-        cycles
-            .map(|cycle| cycle.iter().map(|it| it.join("::")).collect::<Vec<_>>().join(" "))
-            .collect()
+    fn cycles(files: &[(&str, &str)]) -> Vec<String> {
+        let levels = graph(files).arrows().levels().into_iter();
+        levels.filter(|group| group.len() > 1).map(|cycle| names(&cycle)).collect()
     }
 
     #[test]
     fn files_that_import_each_other_are_a_cycle() {
         let one = ("one.rs", "use crate::two::Two;\npub struct One;");
-        assert_eq!(names(&[one, ("two.rs", "use super::one::{self, One};")]), ["one two"]);
-        assert_eq!(names(&[one, ("two.rs", "fn f() -> crate::one::One { x }")]), ["one two"]);
-        assert_eq!(names(&[one, ("two.rs", "pub struct Two;")]), [""; 0]);
+        assert_eq!(cycles(&[one, ("two.rs", "use super::one::{self, One};")]), ["one two"]);
+        assert_eq!(cycles(&[one, ("two.rs", "fn f() -> crate::one::One { x }")]), ["one two"]);
+        assert_eq!(cycles(&[one, ("two.rs", "pub struct Two;")]), [""; 0]);
     }
 
     #[test]
@@ -407,27 +389,26 @@ mod tests {
             ("b/z.rs", "use crate::a::y::Y;"),
             ("c.rs", "use crate::a::y::Y;"),
         ];
-        assert_eq!(names(&files), [""; 0]);
-        let graph = graph(&files);
+        assert_eq!(cycles(&files), [""; 0]);
+        let arrows = graph(&files).arrows();
         let levels = |folder: &[&str]| {
             let folder: Module = folder.iter().map(|part| (*part).to_owned()).collect();
-            let groups = graph.rooms(&folder).levels().into_iter();
-            let names = groups.map(|group| group.iter().map(|it| it.join("::")).collect());
-            names.collect::<Vec<Vec<String>>>()
+            let groups = arrows.rooms(&folder).levels().into_iter();
+            groups.map(|group| names(&group)).collect::<Vec<_>>()
         };
-        assert_eq!(levels(&[]), [vec!["a", "b"], vec!["c"]]);
-        assert_eq!(levels(&["a"]), [vec!["a::x"], vec!["a::y"]]);
-        assert_eq!(graph.folders().len(), 3);
+        assert_eq!(levels(&[]), ["a b", "c"]);
+        assert_eq!(levels(&["a"]), ["a::x", "a::y"]);
+        assert_eq!(arrows.folders().len(), 3);
     }
 
     #[test]
     fn a_parent_that_re_exports_its_child_is_not_above_it() {
         let child = ("a/b.rs", "use super::Shared;\npub struct B;");
         let parent = ("a.rs", "mod b;\npub use self::b::B;\npub struct Shared;");
-        assert_eq!(names(&[parent, child, ("c.rs", "use crate::a::B;")]), [""; 0]);
+        assert_eq!(cycles(&[parent, child, ("c.rs", "use crate::a::B;")]), [""; 0]);
         let user = ("a.rs", "mod b;\nuse self::b::B;\npub struct Shared;");
-        assert_eq!(names(&[user, child]), ["a a::b"]);
+        assert_eq!(cycles(&[user, child]), ["a a::b"]);
         let by_path = ("a.rs", "mod b;\nfn f() { b::B }\npub struct Shared;");
-        assert_eq!(names(&[by_path, child]), ["a a::b"]);
+        assert_eq!(cycles(&[by_path, child]), ["a a::b"]);
     }
 }

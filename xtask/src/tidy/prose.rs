@@ -91,7 +91,7 @@ fn comments<'a>(kind: Kind, lines: impl Iterator<Item = &'a str>) -> Prose {
     Prose { kind, units: lines.len(), text: plain(lines.into_iter()) }
 }
 
-/// Strings with several words. Placeholders and the backslashes at the ends of lines are left out.
+/// Strings with several words, without backslashes.
 fn strings<'a>(kind: Kind, strings: impl Iterator<Item = &'a str>) -> Prose {
     let words = |text: &&str| text.trim().contains(' ') && text.chars().any(char::is_alphabetic);
     let (mut units, mut all) = (0, String::new());
