@@ -199,7 +199,7 @@ impl Gateway {
             .await
     }
 
-    /// Replaces the text with the hash `expected` by the one with `changes`.
+    /// Applies `changes` to the text, whose hash must be `expected`.
     ///
     /// # Errors
     /// [`EditRefusal`]; in that case the file is unchanged.

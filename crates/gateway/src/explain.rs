@@ -284,7 +284,7 @@ fn base(who: &Principal) -> Explanation {
     }
 }
 
-/// The one response about everything that a caller may not see.
+/// The response about everything that a caller may not see.
 fn unknown(who: &Principal) -> Explanation {
     let message = "this caller can see no tool of this name; a call gets the same response";
     let step = Step::new(StepName::Tool, StepResult::Stop, message);

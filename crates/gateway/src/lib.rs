@@ -20,6 +20,7 @@
 //! neither SQL, nor HTTP, nor processes.
 #![warn(missing_docs)]
 
+pub mod answer_time;
 pub mod approvals;
 mod arguments_hash;
 mod assembly;
@@ -35,7 +36,7 @@ mod editing;
 pub mod explain;
 pub mod export;
 mod files;
-mod flows;
+
 mod freshness;
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -49,7 +50,7 @@ pub mod listeners;
 mod live_runs;
 mod measure;
 pub mod metrics;
-pub mod miss;
+
 mod named_tools;
 mod pipeline;
 pub mod policy;
@@ -66,6 +67,7 @@ mod supply;
 mod tool_ref;
 pub mod trace;
 mod workflow;
+mod workflow_definition;
 
 pub use arguments_hash::ArgumentsHash;
 pub use builder::GatewayBuilder;

@@ -12,7 +12,7 @@ use toolcrib_core::{
     id::{CallId, EventId, RunId, TenantId},
 };
 
-use crate::{background::CLOSING_TIME, flows::offer::Runnable};
+use crate::{background::CLOSING_TIME, workflow_definition::offer::Runnable};
 
 /// Runs of this process.
 #[derive(Default)]

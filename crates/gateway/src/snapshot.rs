@@ -25,10 +25,10 @@ use toolcrib_core::{
 use crate::{
     breaker::Breaker,
     config::{DeniedCalls, GateConfig},
-    flows::offer::SnapshotWorkflows,
     freshness::Confirmation,
     policy::Decider,
     tool_ref::{CatalogScope, ToolRef},
+    workflow_definition::offer::SnapshotWorkflows,
 };
 
 /// The state that a request depends on, loaded once per request (I-23).

@@ -1,4 +1,4 @@
-//! Runs of [workflows](crate::flows).
+//! Runs of [workflows](crate::workflow_definition).
 //!
 //! `source` is a [`Source`](toolcrib_core::source::Source) like any other, and `run` calls the
 //! steps through a [`StepCaller`], the pipeline. `resume` continues the runs of a dead process.

@@ -42,7 +42,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt as _, future::BoxFuture, stream};
 use http::{HeaderValue, Method, StatusCode, header};
 use http_body::Body as _;
-use toolcrib_gateway::{authn::AuthError, miss};
+use toolcrib_gateway::{answer_time, authn::AuthError};
 use tower::Service;
 
 use self::observe::Observed;
@@ -131,7 +131,7 @@ impl Service<Request> for Guarded {
         Box::pin(async move {
             // Pinned here, because passing the future on by value would copy it each time.
             let answer = pin!(answer(&guard, request));
-            Ok(miss::evenly(answer).await)
+            Ok(answer_time::evenly(answer).await)
         })
     }
 }

@@ -155,7 +155,7 @@ impl WaitingCall<'_> {
     }
 
     /// Authorizes the call again in the current snapshot after a wait, and returns the snapshot.
-    /// This is the one reload of a snapshot within a request (I-23).
+    /// Only here does a request load a second snapshot (I-23).
     async fn reauthorize(&self, call: &CallIdentity) -> Result<Arc<Snapshot>, CallError> {
         let Approvals { authenticator, snapshots, .. } = self.approvals;
         let SurfaceInput { surface, input } = self.input;

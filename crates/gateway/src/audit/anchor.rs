@@ -69,7 +69,7 @@ pub(super) async fn run(
 }
 
 impl Anchor {
-    /// Reads the signed checkpoints that were not delivered.
+    /// Reads the undelivered checkpoints.
     async fn begin(&mut self) -> Result<(), StoreError> {
         let name = self.cursor.name.clone();
         self.cursor = self.context.cursor(&name).await?;

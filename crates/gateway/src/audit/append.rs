@@ -71,14 +71,14 @@ impl Audit {
     pub(crate) fn new(services: &Services) -> Self {
         let Services { storage, clock, metrics, background, .. } = services.clone();
         let log = storage.events();
-        let (readiness, events) = (Arc::default(), Events { clock: Arc::clone(&clock) });
-        let writer = Arc::new(Writer { log, clock, metrics, readiness, events });
+        let (readiness, events) = (Arc::default(), Events { clock });
+        let writer = Arc::new(Writer { log, metrics, readiness, events });
         let space = Arc::<Space>::default();
         let denials = Denials::new(Arc::clone(&writer), Arc::clone(&space), &background);
         let resuming = Arc::clone(&writer);
         background.every("record resumption", RESUME_INTERVAL, move || {
             let writer = Arc::clone(&resuming);
-            async move { writer.readiness.resume(&*writer.log, writer.clock.now()).await }
+            async move { writer.readiness.resume(&*writer.log, writer.clock().now()).await }
         });
         let search = Arc::new(EventSearch::new(&*storage));
         let index = Arc::clone(&search);

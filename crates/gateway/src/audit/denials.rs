@@ -20,7 +20,7 @@ use super::{
     space::Space,
     writer::Writer,
 };
-use crate::{background::Background, miss, snapshot::Miss};
+use crate::{answer_time, background::Background, snapshot::Miss};
 
 /// Records denials.
 pub struct Denials {
@@ -72,14 +72,21 @@ impl Denials {
             principal: call.principal.clone(),
             action: CALL.into(),
             subject,
-            at: self.shared.writer.clock.now(),
+            at: self.shared.writer.clock().now(),
         });
         false
     }
 
     /// Records a denial without making its caller wait. The cost is the same for every tool and
     /// reason.
-    pub(crate) fn deny(&self, refusal: Refusal) {
+    fn deny_to(&self, principal: &Principal, action: &str, subject: RefusalSubject) {
+        let refusal = Refusal {
+            tenant: principal.tenant.clone(),
+            principal: principal.id.clone(),
+            action: action.into(),
+            subject,
+            at: self.shared.writer.clock().now(),
+        };
         match self.admits_of(&refusal.tenant, &refusal.principal) {
             true => self.enqueue(refusal),
             false => self.count(refusal),
@@ -88,34 +95,23 @@ impl Denials {
 
     /// Whether a refusal of `principal` gets separate events; never while space is low.
     fn admits_of(&self, tenant: &TenantId, principal: &PrincipalId) -> bool {
-        let now = self.shared.writer.clock.monotonic_nanos();
+        let now = self.shared.writer.clock().monotonic_nanos();
         !self.space.is_low() && self.shared.refusals.admit(tenant, principal, now)
     }
 
     /// Records a denial of an action other than a tool call.
     pub fn denied(&self, principal: &Principal, action: &str, resource: &str, reason: &str) {
-        self.deny(Refusal {
-            tenant: principal.tenant.clone(),
-            principal: principal.id.clone(),
-            action: action.into(),
-            subject: RefusalSubject::of(resource, reason),
-            at: self.shared.writer.clock.now(),
-        });
+        self.deny_to(principal, action, RefusalSubject::of(resource, reason));
     }
 
     /// Records the denial of a request to `route`, a template; the principal does not have `scope`.
     pub fn denied_without(&self, principal: &Principal, scope: &str, route: &str) {
-        self.deny(Refusal {
-            tenant: principal.tenant.clone(),
-            principal: principal.id.clone(),
-            action: scope.into(),
-            subject: RefusalSubject::Known {
-                resource: route.into(),
-                reason: "scope".into(),
-                missing: Some(scope.into()),
-            },
-            at: self.shared.writer.clock.now(),
-        });
+        let subject = RefusalSubject::Known {
+            resource: route.into(),
+            reason: "scope".into(),
+            missing: Some(scope.into()),
+        };
+        self.deny_to(principal, scope, subject);
     }
 
     /// Records that a name matched no tool that the caller may use.
@@ -126,19 +122,13 @@ impl Denials {
         miss: Miss,
         call: Option<MissedCall>,
     ) {
-        miss::note();
-        self.deny(Refusal {
-            tenant: principal.tenant.clone(),
-            principal: principal.id.clone(),
-            action: action.into(),
-            subject: RefusalSubject::Miss(Box::new((miss, call))),
-            at: self.shared.writer.clock.now(),
-        });
+        answer_time::note();
+        self.deny_to(principal, action, RefusalSubject::Miss(Box::new((miss, call))));
     }
 
     /// Records a request for an unknown name. The name is the caller's text, so it is left out.
     pub(crate) fn unknown(&self, principal: &Principal, action: &str) {
-        miss::note();
+        answer_time::note();
         self.denied(principal, action, UNKNOWN, UNKNOWN);
     }
 
@@ -151,9 +141,9 @@ impl Denials {
             return;
         };
         let subject = RefusalSubject::of(route, "unauthenticated");
-        let at = self.shared.writer.clock.now();
+        let at = self.shared.writer.clock().now();
         let refusal = Refusal { tenant, principal, action: "http:request".into(), subject, at };
-        let now = self.shared.writer.clock.monotonic_nanos();
+        let now = self.shared.writer.clock().monotonic_nanos();
         match !self.space.is_low() && self.shared.refusals.admit_stranger(route, now) {
             true => self.enqueue(refusal),
             false => self.count(refusal),
@@ -174,7 +164,7 @@ impl Denials {
         if self.space.is_low() {
             self.shared.writer.metrics.unrecorded();
         }
-        self.shared.refusals.count(refusal, 1, self.shared.writer.clock.monotonic_nanos());
+        self.shared.refusals.count(refusal, 1, self.shared.writer.clock().monotonic_nanos());
     }
 
     /// Records the counts of refusals after their counting window. While space is low they wait.
@@ -183,7 +173,7 @@ impl Denials {
             return;
         }
         let Ok(place) = self.queue.try_reserve() else { return };
-        let rows = self.shared.refusals.take(self.shared.writer.clock.monotonic_nanos(), false);
+        let rows = self.shared.refusals.take(self.shared.writer.clock().monotonic_nanos(), false);
         if !rows.is_empty() {
             place.send(DenialQueueItem::Repeated(rows));
         }
@@ -205,7 +195,7 @@ impl Denials {
 
     /// Stores everything queued or counted, at shutdown.
     pub(crate) async fn flush(&self) {
-        let rows = self.shared.refusals.take(self.shared.writer.clock.monotonic_nanos(), true);
+        let rows = self.shared.refusals.take(self.shared.writer.clock().monotonic_nanos(), true);
         // The queue closes with the record, so it takes them.
         self.queue.send(DenialQueueItem::Repeated(rows)).await.ok();
         self.settle().await;
@@ -220,7 +210,7 @@ impl Shared {
         events.extend(self.writer.events.of_rows(&rows));
         let Err(error) = self.writer.append(&events).await else { return };
         tracing::error!(%error, "denials could not be recorded one by one; they are counted");
-        let now = self.writer.clock.monotonic_nanos();
+        let now = self.writer.clock().monotonic_nanos();
         for refusal in refused {
             self.writer.metrics.unrecorded();
             self.refusals.count(refusal, 1, now);
@@ -231,7 +221,7 @@ impl Shared {
     }
 }
 
-/// The pending denials, for the one task that writes them.
+/// The pending denials. A single task writes them.
 type Queue = tokio::sync::Mutex<mpsc::Receiver<DenialQueueItem>>;
 
 async fn write_denials(queued: Arc<Queue>, shared: Arc<Shared>) {

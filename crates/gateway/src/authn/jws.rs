@@ -73,7 +73,7 @@ impl<'t> Jws<'t> {
         }
         let Some(Value::String(algorithm)) = header.get("alg") else { return Err(NoToken) };
         let claims = object(payload)?;
-        // A token with proof of possession, which is not supported.
+        // Tokens with proof of possession are not supported.
         if claims.contains_key("cnf") {
             return Err(NoToken);
         }

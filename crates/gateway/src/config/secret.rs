@@ -118,7 +118,7 @@ pub(super) fn only(name: &str, value: &Json) -> Json {
     })
 }
 
-/// The schema of a name or a path: a text that is not empty.
+/// The schema of a name or a path: a non-empty text.
 fn text() -> Json {
     json!({ "type": "string", "minLength": 1 })
 }

@@ -223,7 +223,7 @@ fn form(kind: Option<&str>, own: &DeTable<'_>) -> Option<&'static FormKeys> {
         .or_else(|| forms.iter().rev().max_by_key(known))
 }
 
-/// Explains a key that is not among the keys `known` of its type.
+/// Explains an unknown key of a type with the keys `known`.
 pub(super) fn explain(key: &str, known: Vec<String>) -> Unknown {
     let (common, forms) = &*KEYS;
     let same: Vec<&FormKeys> = forms.iter().filter(|form| form.keys == known).collect();

@@ -315,7 +315,7 @@ impl Counts {
     /// One step per reason, whether it removed tools or not.
     pub(super) fn steps(&self, most: usize) -> Vec<Step> {
         let step = |name, left: usize, gone: usize, message: String| {
-            // The step that removes the last tool is the one that stops.
+            // The step that removes the last tool stops.
             let result = if left == 0 && gone > 0 { StepResult::Stop } else { StepResult::Pass };
             Step::new(name, result, message)
         };

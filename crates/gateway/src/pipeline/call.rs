@@ -43,6 +43,7 @@ use super::{
     target::Target,
 };
 use crate::{
+    answer_time,
     approvals::{Approvals, wait::SurfaceInput},
     audit::{self, CallIdentity, MissedCall, RecordedEnd},
     background::Services,
@@ -53,7 +54,6 @@ use crate::{
     limits::quota::QuotaCharge,
     live_runs::{CallEnd, StepContext},
     metrics::{FinishedCall, Surface},
-    miss,
     reauthorize::reauthorize,
     snapshot::{Miss, Snapshot},
     tool_ref::{CatalogScope, ToolRef},
@@ -446,7 +446,7 @@ impl Pipeline {
         error: CallError,
     ) -> CallError {
         if matches!(error, CallError::NoSuchTool) {
-            miss::note();
+            answer_time::note();
         }
         if !self.audit.denials().admits(&identity, denied.map_or(error.code(), Denied::reason)) {
             return error;

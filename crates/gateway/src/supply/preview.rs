@@ -33,8 +33,8 @@ use crate::{
         pinned::SourcePins,
     },
     config::{Config, PinFirst, PinMode, SourceConfig},
-    flows::offer::{Flow, Flows, offer},
     policy::Decider,
+    workflow_definition::offer::{Flow, Flows, offer},
 };
 
 /// The most tools of a list in a preview.

@@ -25,13 +25,13 @@ use crate::{
     },
     breaker::Breaker,
     config::{GateConfig, SourceConfig, ToolsetConfig},
-    flows::offer::{Flow, Flows, SnapshotWorkflows, flows, offer},
     metrics::{Limit, Metrics},
     policy::{Decider, PolicySet},
     snapshot::Snapshot,
     source_report::{
         CallCounts, RefreshRefusal, SourceError, SourceLoad, SourceReport, StderrRefusal,
     },
+    workflow_definition::offer::{Flow, Flows, SnapshotWorkflows, flows, offer},
 };
 
 /// The pause after a failed discovery.

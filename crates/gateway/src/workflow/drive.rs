@@ -28,17 +28,17 @@ use super::{
     run::Run,
 };
 use crate::{
-    flows::{
-        plan::{Each, OnError, Step, Test, When},
-        template::Scope,
-        value::{Status, StepValue},
-    },
     ids::new_id,
     live_runs::StepContext,
     metrics::Surface,
     pipeline::CallRequest,
     tool_ref::ToolRef,
     trace,
+    workflow_definition::{
+        plan::{Each, OnError, Step, Test, When},
+        template::Scope,
+        value::{Status, StepValue},
+    },
 };
 
 /// Concurrent branches; further ones wait.
@@ -105,7 +105,7 @@ impl Run {
             value.is_some_and(|value| value.status == Status::Failed)
         };
         let scope = Scope { inputs: &self.inputs, steps: values, item: None };
-        let unneeded = step.stands_in_for.is_some_and(|other| !failed(other));
+        let unneeded = step.fallback_for.is_some_and(|other| !failed(other));
         if unneeded || step.when.as_ref().is_some_and(|when| !holds(when, scope)) {
             return Ok(StepValue::nothing(Status::Skipped));
         }
@@ -249,7 +249,7 @@ impl Run {
 
 /// Stores the value of a step, also as the value of the step that it replaces.
 fn put(values: &mut Values, at: usize, step: &Step, value: StepValue) {
-    if let Some(other) = step.stands_in_for
+    if let Some(other) = step.fallback_for
         && value.status == Status::Ok
         && let Some(place) = values.get_mut(other)
     {

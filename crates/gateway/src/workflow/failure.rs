@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use toolcrib_core::call::{CallError, Outcome, UpstreamErrorKind};
 
-use crate::flows::{template::Unresolved, value::StepValue};
+use crate::workflow_definition::{template::Unresolved, value::StepValue};
 
 /// The result of a step's call.
 pub(super) type Ended = Result<StepValue, Failure>;

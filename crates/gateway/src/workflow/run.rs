@@ -25,10 +25,10 @@ use super::{
     past::Past,
 };
 use crate::{
-    flows::plan::Plan,
     live_runs::{CallEnd, Keep, WorkflowCall},
     pipeline::session::InteractionState,
     trace::TaskContext,
+    workflow_definition::plan::Plan,
 };
 
 /// A run in progress.

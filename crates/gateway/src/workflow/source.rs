@@ -14,7 +14,7 @@ use toolcrib_core::{
 };
 
 use super::{Workflows, run};
-use crate::flows::files;
+use crate::workflow_definition::files;
 
 /// The workflows of some files.
 pub(crate) struct WorkflowSource {

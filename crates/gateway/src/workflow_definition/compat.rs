@@ -6,7 +6,7 @@
 use serde_json::Value;
 use toolcrib_core::arguments::ArgumentCheck;
 
-use crate::flows::{
+use crate::workflow_definition::{
     plan::{Each, Plan, Step, Test},
     template::{Absent, Reference, Root, Template},
 };
@@ -42,7 +42,7 @@ pub(crate) type Problems = Vec<(String, String)>;
 // === inputs ===
 
 /// Finds references to undeclared inputs, and to inputs that a caller may omit.
-pub(crate) fn check_inputs(plan: &Plan) -> Vec<String> {
+pub(super) fn check_inputs(plan: &Plan) -> Vec<String> {
     let mut problems = Vec::new();
     for (place, reference) in plan.of_inputs() {
         let Some(name) = reference.pointer.split('/').nth(1) else { continue };
@@ -82,7 +82,7 @@ fn is_guarded(step: &Step, reference: &Reference) -> bool {
 // === arguments ===
 
 /// Finds the arguments of a step that its tool would reject.
-pub(crate) fn check_step(
+pub(super) fn check_step(
     step: &Step,
     check: &ArgumentCheck,
     schema: Option<&Value>,
@@ -336,7 +336,7 @@ impl Types {
 // === outputs ===
 
 /// The facts about the result of a step, from the output schema of its tool.
-pub(crate) fn output_of(step: &Step, tool: Option<&Value>) -> Option<Value> {
+pub(super) fn output_of(step: &Step, tool: Option<&Value>) -> Option<Value> {
     let each = serde_json::json!({ "type": "array" });
     match (&step.each, tool) {
         (None, tool) => tool.cloned(),
@@ -351,7 +351,7 @@ pub(crate) fn output_of(step: &Step, tool: Option<&Value>) -> Option<Value> {
 }
 
 /// The output schema of a workflow: its outputs by name, with the known facts of each.
-pub(crate) fn answer_schema(plan: &Plan, schemas: &Schemas<'_>) -> Value {
+pub(super) fn answer_schema(plan: &Plan, schemas: &Schemas<'_>) -> Value {
     let mut properties = serde_json::Map::new();
     let mut add = |name: &str, types: Option<Types>| {
         let mut schema = serde_json::Map::new();

@@ -8,7 +8,7 @@ use toolcrib_core::source::{Discovered, DiscoveredTool};
 
 use crate::{
     files::{find, name_of, read},
-    flows::definition::{self, MAX_FILE},
+    workflow_definition::definition::{self, MAX_FILE},
 };
 
 /// Files of one source.
@@ -64,12 +64,12 @@ pub(crate) fn discover(patterns: &[PathBuf]) -> Discovered {
 }
 
 /// The file of a discovered workflow.
-pub(crate) fn file_of(raw: &Value) -> &str {
+pub(super) fn file_of(raw: &Value) -> &str {
     raw.get("file").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Its definition.
-pub(crate) fn definition_of(raw: &Value) -> Option<definition::Definition> {
+pub(super) fn definition_of(raw: &Value) -> Option<definition::Definition> {
     serde_json::from_value(raw.get("definition")?.clone()).ok()
 }
 

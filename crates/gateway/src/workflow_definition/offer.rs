@@ -31,7 +31,7 @@ use crate::{
         listed::Listed,
     },
     config::{Classification, GateConfig, SourceConfig},
-    flows::{
+    workflow_definition::{
         compat::{self, Schemas},
         files,
         plan::{Plan, Step},

@@ -12,16 +12,16 @@ use toolcrib_core::arguments::ArgumentCheck;
 
 use crate::{
     config::parse_duration,
-    flows::{
+    workflow_definition::{
         definition::{Definition, ForEachDefinition, StepDefinition, WhenDefinition},
         template::{Absent, Names, Reference, Root, Template},
     },
 };
 
 /// Steps of a workflow.
-pub(crate) const MAX_STEPS: usize = 100;
+pub(super) const MAX_STEPS: usize = 100;
 /// Items of one `for_each`.
-pub(crate) const MAX_ITEMS: usize = 1_000;
+pub(super) const MAX_ITEMS: usize = 1_000;
 /// Concurrent calls of one `for_each`.
 const MAX_PARALLEL_ITEMS: usize = 16;
 /// Default of concurrent calls of one `for_each`.
@@ -58,7 +58,7 @@ pub(crate) struct Step {
     /// Steps that must finish before this one, all of them earlier.
     pub(crate) needs: BTreeSet<usize>,
     /// The step that this one replaces if that step fails.
-    pub(crate) stands_in_for: Option<usize>,
+    pub(crate) fallback_for: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -218,7 +218,7 @@ impl Reader {
             retry,
             on_error,
             needs,
-            stands_in_for: None,
+            fallback_for: None,
         }
     }
 
@@ -293,7 +293,7 @@ impl Reader {
                 steps.get(at).map(|step| step.id.clone()).unwrap_or_default()
             };
             let place = format!("step `{}`: on_error", id(at, steps));
-            let taken = steps.get(other).and_then(|step| step.stands_in_for);
+            let taken = steps.get(other).and_then(|step| step.fallback_for);
             if let Some(taken) = taken {
                 let taken = id(taken, steps);
                 self.complain(&place, format!("step `{taken}` uses the same step already"));
@@ -310,7 +310,7 @@ impl Reader {
             }
             for (index, step) in steps.iter_mut().enumerate() {
                 if index == other {
-                    step.stands_in_for = Some(at);
+                    step.fallback_for = Some(at);
                     step.needs.insert(at);
                 } else if step.needs.contains(&at) {
                     step.needs.insert(other);
@@ -341,7 +341,7 @@ impl Reader {
 
 impl Plan {
     /// The references to inputs, with their places.
-    pub(crate) fn of_inputs(&self) -> impl Iterator<Item = (String, &Reference)> {
+    pub(super) fn of_inputs(&self) -> impl Iterator<Item = (String, &Reference)> {
         let of_steps = self.steps.iter().flat_map(|step| {
             let place = format!("step `{}`", step.id);
             let mut references = step.arguments.references();
@@ -384,7 +384,7 @@ fn is_version(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flows::definition;
+    use crate::workflow_definition::definition;
 
     fn plan(steps: &str) -> Result<Plan, Vec<String>> {
         let text = format!("id: w\noutputs: {{}}\nsteps:\n{steps}");
@@ -407,7 +407,7 @@ mod tests {
         assert_eq!(needs(2), [0, 1], "whoever needs a step needs its stand-in");
         assert_eq!(needs(3), [1, 2]);
         assert_eq!(needs(4), [3]);
-        assert_eq!(plan.steps[1].stands_in_for, Some(0));
+        assert_eq!(plan.steps[1].fallback_for, Some(0));
     }
 
     #[test]

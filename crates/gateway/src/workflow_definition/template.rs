@@ -8,7 +8,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::flows::value::{Status, StepValue};
+use crate::workflow_definition::value::{Status, StepValue};
 
 /// A value with references.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,7 +88,7 @@ const MAX_DEPTH: usize = 32;
 // === reading ===
 
 /// Reports a place and its problem.
-pub(crate) type Complain<'a> = dyn FnMut(String, String) + 'a;
+pub(super) type Complain<'a> = dyn FnMut(String, String) + 'a;
 
 impl Template {
     /// Reads `value` at `place`. An invalid part is reported and read as null.

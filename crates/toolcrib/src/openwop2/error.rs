@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolcrib_core::store::StoreError;
-use toolcrib_gateway::{authn::AuthError, config::OpenWopV2, miss};
+use toolcrib_gateway::{answer_time, authn::AuthError, config::OpenWopV2};
 use utoipa::ToSchema;
 
 use crate::{
@@ -82,7 +82,7 @@ impl Failure {
     /// The failure for everything that does not exist for the caller. It is always the same, byte
     /// by byte, and its time reveals no information.
     pub(super) fn not_found() -> Self {
-        miss::note_stored();
+        answer_time::note_stored();
         Self::no_route()
     }
 

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolcrib_core::store::StoreError;
-use toolcrib_gateway::{authn::AuthError, miss};
+use toolcrib_gateway::{answer_time, authn::AuthError};
 use utoipa::ToSchema;
 
 use crate::{body::InvalidBody, middleware::Refusal, parameters::InvalidQuery, respond};
@@ -44,7 +44,7 @@ impl Failure {
     /// The failure for everything that does not exist for the caller. It is always the same, byte
     /// by byte, and its time reveals no information.
     pub(crate) fn not_found() -> Self {
-        miss::note_stored();
+        answer_time::note_stored();
         Self::no_route()
     }
 

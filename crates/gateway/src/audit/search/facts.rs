@@ -14,7 +14,7 @@ pub(super) const DECIDED: u8 = 2;
 /// The type of an event that this version does not know.
 pub(super) const UNKNOWN: u8 = 31;
 
-/// The statuses, in a fixed order. The first one means that there is no status.
+/// The statuses, in a fixed order. The first is for events without a status.
 pub(super) const STATUSES: [&str; 6] = ["", "ok", "error", "forbidden", "rate_limited", "denied"];
 pub(super) const OK: u8 = 1;
 pub(super) const ERROR: u8 = 2;

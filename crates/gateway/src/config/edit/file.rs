@@ -1,7 +1,7 @@
 //! The configuration file on disk: reads and replaces it.
 //!
 //! Invariant: the file is replaced atomically, keeps its permissions, and is only replaced while
-//! its content is the one that the change was made for. The previous text is kept next to it.
+//! its content is the version that the change was made for. The previous text is kept next to it.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
