@@ -162,7 +162,7 @@ impl Printer {
         io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
-    /// Prints a question on stderr; every answer except `y` and `yes` means no.
+    /// Prints a question on stderr; every answer except `y` and `yes` is no.
     pub(crate) fn is_confirmed(self, question: &str) -> io::Result<bool> {
         let question = format!("{} [y/N] ", harmless(question).replace('\n', " "));
         let answer = self.answer(&question)?.unwrap_or_default();

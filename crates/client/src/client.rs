@@ -170,7 +170,7 @@ impl Client {
     }
 }
 
-/// Whether `status` means a missing catalog or tool. 501 does so only in v1.
+/// Whether `status` reports a missing catalog or tool. 501 does so only in v1.
 fn means_missing(generation: Generation, status: StatusCode) -> bool {
     match generation {
         Generation::V1 => matches!(status, StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED),

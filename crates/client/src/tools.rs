@@ -14,7 +14,7 @@ use crate::{
     read::{AnnotatedTool, annotated_tool, compact_tool, listed, tool},
 };
 
-/// The characters of a path segment that are not escaped.
+/// The unescaped characters of a path segment.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const COMPACT: (&str, &str) = ("view", "compact");
 

@@ -49,7 +49,7 @@ pub fn parse_strict(bytes: &[u8]) -> Result<Value, JsonError> {
     Ok(value)
 }
 
-/// Parses JSON that was not refused on input. Numbers keep their text, unless [`parse_strict`]
+/// Parses JSON that passed the checks of its input. Numbers keep their text, unless [`parse_strict`]
 /// refuses the document.
 ///
 /// # Errors

@@ -20,7 +20,7 @@ pub struct Rate {
     pub calls: NonZeroU32,
     /// The period; never zero.
     pub period: Duration,
-    /// Calls that a full bucket permits at once; `None` means all of a period.
+    /// Calls that a full bucket permits at once; `None` permits all calls of a period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<NonZeroU32>,
 }

@@ -3,7 +3,7 @@
 /// The most items of one read; the queries document the same number.
 pub(crate) const MAX_READ: usize = 1_000;
 
-/// The number of items for a query with `limit`; 0 means the most.
+/// The number of items for a query with `limit`; 0 selects the maximum.
 pub(crate) fn capped(limit: usize) -> usize {
     match limit {
         0 => MAX_READ,

@@ -82,7 +82,7 @@ faults! {
         DecodesTwice = "catalog.id-encoding",
         /// Answers an unknown id with 200.
         UnknownIsFound = "catalog.unknown-id",
-        /// Answers an id that is not UTF-8 with 400.
+        /// Rejects an id in invalid UTF-8 with 400.
         StrangeIdsBadRequest = "catalog.malformed-ids",
         /// `?source=` is ignored.
         SourceIgnored = "catalog.source-filter",

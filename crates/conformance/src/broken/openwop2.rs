@@ -113,7 +113,7 @@ faults! {
         DecodesTwice = "catalog.id-encoding",
         /// Answers an unknown id with 200.
         UnknownIsFound = "catalog.unknown-id",
-        /// Answers an id that is not UTF-8 with 400.
+        /// Rejects an id in invalid UTF-8 with 400.
         StrangeIdsBadRequest = "catalog.malformed-ids",
         /// Answers an unknown view with 400.
         UnknownViewRefused = "catalog.unknown-view",

@@ -203,7 +203,7 @@ pub(super) async fn lists(target: &Target) -> CheckResult<Vec<List>> {
     Ok(lists)
 }
 
-/// Reads the [`lists`] that are not empty.
+/// Reads the [`lists`] without the empty ones.
 pub(super) async fn non_empty_lists(target: &Target) -> CheckResult<Vec<List>> {
     let mut lists = lists(target).await?;
     lists.retain(|list| !list.tools.is_empty());

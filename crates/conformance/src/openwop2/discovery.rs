@@ -66,7 +66,7 @@ const METADATA: [&str; 17] = [
 /// Members of version 1 that look like families but are not.
 const GONE: [&str; 5] = ["supportedTransports", "profiles", "wrapper", "capabilities", "host"];
 
-/// The members of the document that are not metadata.
+/// The members of the document, without its metadata.
 async fn families(target: &Target) -> CheckResult<(Response, Vec<(String, Value)>)> {
     let response = discovery(target).await?;
     let Some(members) = response.value().as_object() else {

@@ -48,7 +48,7 @@ pub struct Entry {
     pub transport: Transport,
     /// Rate limit of each principal; `None` means unlimited.
     pub rate: Option<Rate>,
-    /// Daily calls of each principal; `None` means no quota for this tool.
+    /// Daily calls of each principal; `None` if the tool has no quota.
     pub quota: Option<Quota>,
     /// The longest duration of a call.
     pub timeout: Duration,

@@ -1,4 +1,4 @@
-//! The parts of an upstream that are not offered to callers.
+//! The parts of an upstream that callers cannot use.
 
 use std::fmt;
 

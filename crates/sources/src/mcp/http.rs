@@ -136,7 +136,7 @@ fn about_answer(flaw: Flaw) -> String {
 // === impl LegacySession ===
 
 impl LegacySession {
-    /// Whether `status` means that the upstream does not know this session.
+    /// Whether `status` says that the upstream does not know this session.
     fn is_unknown(&self, status: StatusCode) -> bool {
         status == StatusCode::NOT_FOUND && self.id.is_some()
     }

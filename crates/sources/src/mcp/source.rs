@@ -117,7 +117,7 @@ impl Source for McpSource {
         let connection = self.supervisor.connection()?;
         let mut listed = self.supervisor.list(&connection).await;
         if listed.is_err() && connection.wire.has_ended() {
-            // Another connection is about to replace the one that closed meanwhile.
+            // The connection has closed, and another is about to replace it.
             let connection = self.supervisor.connected_now(|| ()).await?;
             listed = self.supervisor.list(&connection).await;
         }

@@ -144,7 +144,7 @@ pub(super) async fn by_id(
     Ok(respond::tagged(&headers, &body, "application/json", PRIVATE))
 }
 
-/// Whether the request selects the compact view. Every other value means the standard view.
+/// Whether the request selects the compact view. Any other value selects the standard view.
 fn wants_compact(uri: &Uri) -> bool {
     respond::query(uri.query(), "view").is_some_and(|view| view == "compact")
 }

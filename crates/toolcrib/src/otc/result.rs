@@ -83,7 +83,7 @@ pub(super) fn written(called: &CallReport, call_id: &str) -> Option<Box<RawValue
         .ok()
 }
 
-/// Whether `error` means that the call reached no tool.
+/// Whether `error` says that the call reached no tool.
 pub(super) fn is_refusal(error: &CallError) -> bool {
     match error {
         CallError::Upstream(error) => error.kind.retryable(),

@@ -34,7 +34,7 @@ export async function loadCatalog(signal, show) {
     if (missing.length > 0) show(list());
     const problem = await loadAll(missing, found, signal);
     kept = found;
-    // A missing part means that the list has changed.
+    // A part is missing if the list has changed.
     if (problem?.status === 404 && tries < TRIES) continue;
     if (problem !== undefined) return { reply: problem };
     return { list: list() };

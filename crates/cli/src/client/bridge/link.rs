@@ -32,7 +32,7 @@ pub(super) enum Answer {
     Stream(Events),
 }
 
-/// A session of the server. The default means that there is no session.
+/// A session of the server. The default is no session.
 #[derive(Clone, Default)]
 pub(super) struct Session {
     pub(super) id: Option<HeaderValue>,

@@ -57,7 +57,7 @@ faults! {
         PingRemains = "rpc.removed-methods",
         /// Answers a non-JSON body with 500.
         NotJsonServerError = "rpc.not-json",
-        /// Answers JSON that is not a request with -32700.
+        /// Rejects JSON without a request with -32700.
         NotRequestParseError = "rpc.not-a-request",
         /// Batches are accepted.
         BatchAnswered = "rpc.batch",

@@ -24,7 +24,7 @@ export function visibleText(text) {
 
 /**
  * The words of `text` that mix alphabets, at most `max`, as [word, form]: `form` has escapes for the
- * letters that are not Latin.
+ * non-Latin letters.
  */
 export function mixedWords(text, max = 5) {
   const found = new Set(text.match(MIXED) ?? []);

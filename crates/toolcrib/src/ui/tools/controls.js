@@ -1,5 +1,5 @@
-// The controls of a form, one per kind of value. A control shows `value` and calls `set` with a new
-// one; null means that no value was given yet.
+// The controls of a form, one per kind of value. A control shows `value` and calls `set` with a
+// new one. `value` is null before the first choice.
 import { html, useEffect, useState } from '../lib/ui.js';
 import { exactNumber, own, parseJson, parseProblem, pretty } from '../json.js';
 import { enumTitles, enumValues } from './schema.js';

@@ -1,4 +1,4 @@
-// "Save call" under the arguments: a name, and the values that are not stored.
+// "Save call" under the arguments: a name, and the values to leave out.
 import { html, announce, send, useLayoutEffect, useRef, useState, ServerText } from '../lib/ui.js';
 import { parseJson } from '../json.js';
 import { hasGateway, isSignedIn } from '../shell/session.js';

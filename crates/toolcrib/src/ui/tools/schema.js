@@ -158,7 +158,7 @@ export function entrySchema(schema) {
   return isObject(own(schema, 'properties')) && more !== true ? undefined : {};
 }
 
-/** The simplified schema of a value: of several alternatives the one that fits best. */
+/** The simplified schema of a value, with the alternative that fits best. */
 export function schemaOf(value, schema, root) {
   const simple = simplify(schema, root);
   if (kindOf(simple) !== 'choice') return simple;
