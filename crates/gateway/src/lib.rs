@@ -5,10 +5,13 @@
 //! One [`Gateway`] lists and calls tools for every surface.
 //!
 //! * `pipeline` has the nine steps that every call passes, in `pipeline/call.rs`.
-//! * `supply` keeps the catalog current and publishes a [`Snapshot`] after each change.
+//! * `supply` keeps the catalog current and publishes a [`Snapshot`] after each change; `assembly` makes
+//!   the entries of one source.
 //! * [`approvals`] is the step that requires a human decision, and the responses of approvers.
-//! * [`audit`] appends events, and signs, anchors, forwards, exports and prunes the record.
-//! * `workflow` runs workflows, whose steps pass the pipeline as calls of their caller.
+//! * [`audit`] appends events, and signs, anchors, forwards and prunes the record; [`export`] writes
+//!   it in other formats.
+//! * `workflow_definition` reads workflows and offers them; `workflow` runs them, whose steps pass the
+//!   pipeline as calls of their caller.
 //! * [`trace`](mod@trace) has the spans of requests and calls.
 //! * [`config`] is the operator's file: read, validated and resolved.
 //! * [`authn`] identifies callers, [`policy`] restricts calls further, and [`explain`] gives the reasons

@@ -5,9 +5,11 @@
 //! One folder per dialect, all over one catalog, one gate and one record.
 //!
 //! * [`router`](fn@router) mounts everything.
-//! * `openwop/`, `otc/`, `explorer/` and `mcp/` are the dialects. They are independent of each
-//!   other (I-4); each has its own types, routes and error format. `call_error` and `idempotency`
-//!   hold the parts that they share.
+//! * `openwop/`, `openwop2/`, `otc/`, `explorer/` and `mcp/` are the dialects. They are independent
+//!   of each other (I-4); each has its own types, routes and error format. `call_error` and
+//!   `idempotency` hold the parts that they share.
+//! * `admin/`, `ops` and `resource` are the routes of the host itself. `v1/` has the errors and
+//!   parameters of all routes under `/v1`.
 //! * `middleware/` has the checks before every request.
 #![warn(missing_docs)]
 
