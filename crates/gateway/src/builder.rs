@@ -2,7 +2,7 @@
 
 use std::{
     path::Path,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -306,10 +306,12 @@ impl GatewayBuilder {
             config_file,
             editing: tokio::sync::Mutex::new(()),
             making_credentials: tokio::sync::Mutex::new(()),
+            started: config.clone(),
+            audit_tasks: OnceLock::new(),
             draining: AtomicBool::new(false),
         };
         let gateway = Gateway { inner: Arc::new(inner) };
-        gateway.apply(config).await?;
+        gateway.put_in_force(config).await?;
         for native in &own {
             gateway.supply().discover(&native.spec.id).await;
         }

@@ -1,6 +1,6 @@
 //! The public interface of the gateway: it owns the parts and forwards to them.
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::{Arc, OnceLock, Weak, atomic::AtomicBool};
 
 use bytes::Bytes;
 use toolcrib_core::{
@@ -8,7 +8,6 @@ use toolcrib_core::{
     clock::Clock,
     descriptor::SourceKind,
     principal::Principal,
-    source::InvalidSource,
 };
 use toolcrib_tasks::Tasks;
 
@@ -56,6 +55,10 @@ pub(crate) struct Inner {
     pub(crate) editing: tokio::sync::Mutex<()>,
     /// Held during the check, the event and the storage of a new key or session.
     pub(crate) making_credentials: tokio::sync::Mutex<()>,
+    /// The configuration of the start.
+    pub(crate) started: Config,
+    /// The tasks of the record, after their start.
+    pub(crate) audit_tasks: OnceLock<Weak<AuditTasks>>,
     /// Whether the server is about to stop.
     pub(crate) draining: AtomicBool,
 }
@@ -165,8 +168,11 @@ impl Gateway {
         &self,
         parts: audit::Parts,
         config: &RecordConfig,
-    ) -> Result<AuditTasks, String> {
-        AuditTasks::start(self.audit(), &self.inner.services, parts, config).await
+    ) -> Result<Arc<AuditTasks>, String> {
+        let tasks = AuditTasks::start(self.audit(), &self.inner.services, parts, config).await?;
+        let tasks = Arc::new(tasks);
+        self.inner.audit_tasks.get_or_init(|| Arc::downgrade(&tasks));
+        Ok(tasks)
     }
 
     /// The counts of calls under quotas.
@@ -212,22 +218,6 @@ impl Gateway {
     /// The current configuration, native sources included.
     pub fn config(&self) -> Arc<Config> {
         self.inner.services.config()
-    }
-
-    /// Replaces the configuration: sources with an unchanged description continue, new ones start,
-    /// and removed ones are closed after their calls have finished. On an error the current
-    /// configuration stays.
-    ///
-    /// # Errors
-    /// [`InvalidSource`] if the description of a source can never work.
-    pub async fn apply(&self, config: Config) -> Result<(), InvalidSource> {
-        let (config, removed) = self.inner.supply.apply(config).await?;
-        self.inner.authenticator.configure(&config).await;
-        self.inner.services.metrics.configure(&config, self.inner.services.now());
-        self.inner.services.config.store(Arc::new(config));
-        self.inner.supply.publish();
-        self.inner.supply.retire(removed);
-        Ok(())
     }
 
     /// Prepares for interrupting the requests in flight: calls that wait for an approval fail with

@@ -60,6 +60,7 @@ pub mod policy;
 pub mod probe;
 pub mod provider;
 mod reauthorize;
+mod reload;
 mod role_view;
 pub mod saved;
 pub mod scopes;
@@ -89,6 +90,7 @@ pub use measure::{
 };
 pub use named_tools::RoleReach;
 pub use pipeline::{CallReport, CallRequest, Interaction, idempotency, session};
+pub use reload::{ReloadError, ReloadPlan};
 pub use role_view::{RoleReport, RoleTool};
 pub use snapshot::{Miss, Snapshot, ToolsetReport};
 pub use source_report::{

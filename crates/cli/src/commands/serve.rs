@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 use toolcrib::TlsIdentity;
 use toolcrib_core::{record::DeliveryFactory, store::Storage, text};
 use toolcrib_gateway::{
-    Gateway,
+    Gateway, ReloadError, ReloadPlan,
     audit::{AuditTasks, Parts},
-    config::{Config, ExplorerConfig, LimitPlace, TlsConfig, edit::ConfigFile},
+    config::{Config, LimitPlace, TlsConfig, edit::ConfigFile},
 };
 use toolcrib_sources::Deliveries;
 use toolcrib_store::Options;
@@ -139,7 +139,7 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
     report_idle_roles(&gateway);
 
     // From here on, all paths close the sources and the store.
-    let mut reloader = Reloader::new(&gateway, &audit, settings, certificate, args, cx);
+    let mut reloader = Reloader::new(&gateway, settings.text, certificate, args, cx);
     logging::enter(Stage::Serving);
     let greeted = greeted.and_then(|()| printer.line(format_args!("listening on {url}")));
     if demo.is_some() && !args.no_history && greeted.is_ok() {
@@ -181,7 +181,7 @@ async fn start(
     store: &Arc<dyn Storage>,
     file: Option<ConfigFile>,
     printer: Printer,
-) -> anyhow::Result<(Gateway, AuditTasks)> {
+) -> anyhow::Result<(Gateway, Arc<AuditTasks>)> {
     let config = &settings.config;
     let closed = store.recover(Utc::now()).await?;
     if closed > 0 {
@@ -412,9 +412,6 @@ fn bind(listen: SocketAddr, args: &ServeArgs) -> anyhow::Result<TcpListener> {
 /// Applies changes of the configuration file.
 struct Reloader<'a> {
     gateway: &'a Gateway,
-    audit: &'a AuditTasks,
-    /// The configuration of the start.
-    started: Config,
     /// The content of the file in force.
     text: Option<String>,
     watch: Watch,
@@ -427,8 +424,7 @@ struct Reloader<'a> {
 impl<'a> Reloader<'a> {
     fn new(
         gateway: &'a Gateway,
-        audit: &'a AuditTasks,
-        Settings { config: started, text, .. }: Settings,
+        text: Option<String>,
         certificate: Option<Certificate>,
         args: &'a ServeArgs,
         cx: &'a Context,
@@ -439,7 +435,7 @@ impl<'a> Reloader<'a> {
             true => Watch::nothing(),
             false => Watch::start(file, text.as_deref(), gateway.tasks()),
         };
-        Self { gateway, audit, started, text, watch, certificate, args, cx }
+        Self { gateway, text, watch, certificate, args, cx }
     }
 
     /// Rereads the files of the certificate.
@@ -459,11 +455,11 @@ impl<'a> Reloader<'a> {
         }
         let former = self.certificate.as_ref().map(|it| it.files().clone());
         match self.apply().await {
-            Ok(fresh) => {
+            Ok((fresh, plan)) => {
                 self.text = fresh.text;
                 let fresh = fresh.config;
                 logging::use_format(fresh.log.format);
-                for section in fixed_at_start(&self.started, &fresh) {
+                for section in plan.restart {
                     printer.warning(format_args!(
                         "[{section}] changed; restart the server to apply it"
                     ));
@@ -485,7 +481,7 @@ impl<'a> Reloader<'a> {
     }
 
     /// Reads and applies the configuration; on failure changes nothing.
-    async fn apply(&mut self) -> anyhow::Result<Settings> {
+    async fn apply(&mut self) -> anyhow::Result<(Settings, ReloadPlan)> {
         let mut fresh = Settings::reload(&self.cx.global)?;
         if let Some(listen) = self.args.listen {
             fresh.config.server.listen = listen;
@@ -496,15 +492,14 @@ impl<'a> Reloader<'a> {
         }
         // Other files must be usable, like everything in the configuration.
         let moved = self.moved(&fresh.config)?;
-        self.audit.apply(&fresh.config.record).await.map_err(|problem| not_kept(&problem))?;
-        if let Err(error) = self.gateway.apply(fresh.config.clone()).await {
-            self.audit.apply(&old.record).await.map_err(|problem| not_kept(&problem))?;
-            return Err(error.into());
-        }
+        let plan = self.gateway.apply(fresh.config.clone()).await.map_err(|error| match error {
+            ReloadError::Record(problem) => not_kept(&problem),
+            error => error.into(),
+        })?;
         if let (Some(certificate), Some((files, identity))) = (&mut self.certificate, moved) {
             certificate.adopt(files, identity, self.gateway, self.cx.printer);
         }
-        Ok(fresh)
+        Ok((fresh, plan))
     }
 
     /// Reads the certificate of `fresh` if its files differ from those in force.
@@ -536,35 +531,6 @@ fn not_emptied(old: &Config, text: Option<&str>, fresh: &Settings) -> anyhow::Re
         "write the whole file and move it into place; to remove everything, restart the server, or \
          start it with --allow-empty",
     ))
-}
-
-/// The changed sections that only a restart applies.
-fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
-    // The files of the certificate can change at any time, but not whether there are any.
-    let server = |it: &Config| {
-        let mut server = it.server.clone();
-        let tls = server.tls.take().map(|tls| tls.hsts);
-        format!("{tls:?} {server:?}")
-    };
-    let kept = |it: &Config| {
-        let record = &it.record;
-        (record.durability, record.signing_key.clone(), record.hash_key.clone())
-    };
-    // Whether the page can edit is read for each request.
-    let page = |it: &Config| ExplorerConfig { edit: true, ..it.explorer.clone() };
-    let mounts = |it: &Config| (it.otc, it.oxp, it.mcp.clone(), it.openwop.list_body);
-    let sections = [
-        ("server", server(old) != server(new)),
-        ("store", old.store != new.store),
-        ("limits", old.limits != new.limits),
-        ("telemetry", old.telemetry != new.telemetry),
-        ("log] access of [log", old.log.access != new.log.access),
-        ("record] durability, signing_key and hash_key of [record", kept(old) != kept(new)),
-        ("auth.resource", old.resource != new.resource),
-        ("explorer", page(old) != page(new)),
-        ("otc], [oxp], [mcp] or [openwop", mounts(old) != mounts(new)),
-    ];
-    sections.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
 }
 
 /// The task that serves HTTP.

@@ -84,11 +84,21 @@ async fn reload_keeps_what_did_not_change_and_closes_what_is_gone() {
     let caller = principal("t", &["*"]);
     let two =
         format!("{}[[source]]\nid = \"b\"\nkind = \"mcp\"\ncommand = [\"y\"]\n", one_source(""));
-    rig.gateway.apply(parse(&two)).await.unwrap();
+    let plan = rig.gateway.apply(parse(&two)).await.unwrap();
+    assert_eq!(
+        (plan.started, plan.replaced, plan.removed),
+        (vec!["b".parse().unwrap()], vec![], vec![])
+    );
     eventually("both are listed", || rig.listed(&caller).len() == 2).await;
     assert_eq!(rig.factory.built.lock().len(), 2, "the first source went on running");
 
     let rules = "[source.tools.\"*\"]\nsafety_tier = \"pure\"";
+    let plan = rig.gateway.plan(&parse(&one_source(rules)));
+    assert_eq!(
+        (plan.started, plan.replaced, plan.removed),
+        (vec![], vec![], vec!["b".parse().unwrap()])
+    );
+    assert_eq!(rig.listed(&caller).len(), 2, "a plan changes nothing");
     rig.gateway.apply(parse(&one_source(rules))).await.unwrap();
     assert_eq!(rig.listed(&caller), ["mcp:s.echo"]);
     assert_eq!(rig.factory.built.lock().len(), 2, "a changed rule restarts nothing");

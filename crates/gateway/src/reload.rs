@@ -1,0 +1,217 @@
+//! Another configuration for a running gateway: its changes, and all of it or none.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
+
+use toolcrib_core::{
+    id::SourceId,
+    source::{InvalidSource, UpstreamSpec},
+};
+
+use crate::{
+    audit::AuditTasks,
+    config::{Config, LogConfig, RecordConfig, ServerConfig, SourceConfig},
+    gateway::{Gateway, Inner},
+};
+
+/// The changes that a configuration would make.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReloadPlan {
+    /// Sources that are new.
+    pub started: Vec<SourceId>,
+    /// Sources with another description, which are started again.
+    pub replaced: Vec<SourceId>,
+    /// Sources that are removed.
+    pub removed: Vec<SourceId>,
+    /// Sections that differ from those at the start of the gateway, and that only a restart applies.
+    pub restart: Vec<&'static str>,
+}
+
+/// Why a configuration was not applied. The previous one stays in force.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReloadError {
+    /// The description of a source can never work.
+    #[error(transparent)]
+    Source(#[from] InvalidSource),
+    /// An anchor or a forwarder of the record can never work.
+    #[error("{0}")]
+    Record(String),
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    /// Compares `config` with the configuration in force, and with that of the start. Changes nothing.
+    pub fn plan(&self, config: &Config) -> ReloadPlan {
+        let now = self.config();
+        let by_id = |config: &Config| -> BTreeMap<SourceId, SourceConfig> {
+            config.sources.iter().map(|it| (it.spec.id.clone(), it.clone())).collect()
+        };
+        let (before, after) = (by_id(&now), by_id(config));
+        let mut plan =
+            ReloadPlan { restart: restart(&self.inner.started, config), ..<_>::default() };
+        for (id, source) in &after {
+            match before.get(id) {
+                None => plan.started.push(id.clone()),
+                Some(old) if old.spec != source.spec => plan.replaced.push(id.clone()),
+                Some(_) => {}
+            }
+        }
+        let is_removed = |(id, old): &(&SourceId, &SourceConfig)| {
+            // Those of the embedding program are part of every configuration.
+            old.spec.upstream != UpstreamSpec::Native && !after.contains_key(*id)
+        };
+        plan.removed = before.iter().filter(is_removed).map(|(id, _)| id.clone()).collect();
+        plan
+    }
+
+    /// Replaces the configuration: unchanged sources continue, new ones start, and removed ones close
+    /// after their calls have finished. The anchors and forwarders of the record follow. On an error
+    /// the configuration in force stays.
+    ///
+    /// # Errors
+    /// [`ReloadError`].
+    pub async fn apply(&self, config: Config) -> Result<ReloadPlan, ReloadError> {
+        let plan = self.plan(&config);
+        let before = self.config();
+        let tasks = self.audit_tasks();
+        if let Some(tasks) = &tasks {
+            tasks.apply(&config.record).await.map_err(ReloadError::Record)?;
+        }
+        match self.put_in_force(config).await {
+            Ok(()) => Ok(plan),
+            Err(error) => {
+                if let Some(tasks) = &tasks
+                    && let Err(problem) = tasks.apply(&before.record).await
+                {
+                    tracing::error!(%problem, "the previous anchors and forwarders are not restored");
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Applies `config` without the record's tasks.
+    pub(crate) async fn put_in_force(&self, config: Config) -> Result<(), InvalidSource> {
+        let Inner { supply, authenticator, services, .. } = &*self.inner;
+        let (config, removed) = supply.apply(config).await?;
+        authenticator.configure(&config).await;
+        services.metrics.configure(&config, services.now());
+        services.config.store(Arc::new(config));
+        supply.publish();
+        supply.retire(removed);
+        Ok(())
+    }
+
+    /// The tasks of the record, as long as their holder keeps them.
+    fn audit_tasks(&self) -> Option<Arc<AuditTasks>> {
+        self.inner.audit_tasks.get().and_then(Weak::upgrade)
+    }
+}
+
+/// The changed sections that only a restart applies. Each section is named here, so that a new one has
+/// to be decided on.
+fn restart(started: &Config, new: &Config) -> Vec<&'static str> {
+    let Config {
+        server,
+        store,
+        record,
+        limits,
+        telemetry,
+        log,
+        openwop,
+        otc,
+        oxp,
+        explorer,
+        mcp,
+        resource,
+        // These apply at once.
+        gate: _,
+        metrics: _,
+        approvals: _,
+        policies: _,
+        sources: _,
+        roles: _,
+        anonymous: _,
+        otc_jwt: _,
+        issuers: _,
+        toolsets: _,
+        // These are no settings of the file.
+        protection: _,
+        test_routes: _,
+    } = new;
+    let sections = [
+        ("server", is_other_server(&started.server, server)),
+        ("store", started.store != *store),
+        ("limits", started.limits != *limits),
+        ("telemetry", started.telemetry != *telemetry),
+        ("log] access of [log", is_other_log(&started.log, log)),
+        (
+            "record] durability, signing_key and hash_key of [record",
+            is_other_record(&started.record, record),
+        ),
+        ("auth.resource", started.resource != *resource),
+        // Whether the page can edit is read for each request.
+        ("explorer", {
+            let mut explorer = explorer.clone();
+            explorer.edit = started.explorer.edit;
+            started.explorer != explorer
+        }),
+        ("openwop", started.openwop != *openwop),
+        ("otc", started.otc != *otc),
+        ("oxp", started.oxp != *oxp),
+        ("mcp", started.mcp != *mcp),
+    ];
+    sections.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
+}
+
+fn is_other_server(started: &ServerConfig, new: &ServerConfig) -> bool {
+    let ServerConfig {
+        listen,
+        behind_proxy,
+        tls: _,
+        allowed_hosts,
+        allowed_origins,
+        max_body_bytes,
+        max_body_total_bytes,
+        public_metrics,
+        // It is read when the server stops.
+        drain: _,
+    } = new;
+    // The files of the certificate can change at any time, but not whether there are any.
+    let hsts = |it: &ServerConfig| it.tls.as_ref().map(|tls| tls.hsts);
+    started.listen != *listen
+        || started.behind_proxy != *behind_proxy
+        || hsts(started) != hsts(new)
+        || started.allowed_hosts != *allowed_hosts
+        || started.allowed_origins != *allowed_origins
+        || started.max_body_bytes != *max_body_bytes
+        || started.max_body_total_bytes != *max_body_total_bytes
+        || started.public_metrics != *public_metrics
+}
+
+fn is_other_log(started: &LogConfig, new: &LogConfig) -> bool {
+    let LogConfig { format: _, access } = new;
+    started.access != *access
+}
+
+fn is_other_record(started: &RecordConfig, new: &RecordConfig) -> bool {
+    let RecordConfig {
+        durability,
+        signing_key,
+        hash_key,
+        checkpoint_every: _,
+        checkpoint_interval: _,
+        keep: _,
+        max_session_age: _,
+        anchors: _,
+        forwards: _,
+    } = new;
+    started.durability != *durability
+        || started.signing_key != *signing_key
+        || started.hash_key != *hash_key
+}
