@@ -1,12 +1,16 @@
 //! One call: its input to a source, its outcome, and every way it can fail.
 
 pub mod input;
+mod operation;
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use serde_json::{Map, Value, value::RawValue};
 
-pub use self::input::{Ask, CallInput, CallerInput, InputRequired, Round};
+pub use self::{
+    input::{CallInput, CallerInput, InputRequired, Question, Round},
+    operation::{Operation, Reply},
+};
 use crate::{
     arguments::Violation,
     clock::Timestamp,
@@ -124,7 +128,7 @@ pub fn raw(value: &Value) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
-/// Why a source returned no [`Outcome`]. `Display` is safe for the caller. `detail` is for the
+/// Why a source returned no [`Reply`]. `Display` is safe for the caller. `detail` is for the
 /// operator's log, and may name hosts or quote the upstream. The detail of a result over the size
 /// limit has only sizes and limits, and is for the caller too.
 #[derive(Debug, Clone)]
@@ -133,8 +137,6 @@ pub struct UpstreamError {
     pub kind: UpstreamErrorKind,
     /// For the log only.
     pub detail: String,
-    /// The upstream's input request, for a caller that accepts such requests.
-    pub ask: Option<Box<Ask>>,
     /// When to retry, if known.
     pub retry_after: Option<Duration>,
 }
@@ -164,12 +166,10 @@ pub enum UpstreamErrorKind {
     EgressRefused,
     /// The upstream redirected the call to a target that the egress guard refused.
     RedirectRefused,
-    /// Requires input before it continues; this round of the call is complete.
+    /// Requires input of a kind that the caller does not accept requests for.
     InputRequired,
     /// Requires a caller that accepts input requests.
     CapabilityRequired,
-    /// Rejects the caller's answers to the input requests of an earlier round.
-    InputRejected,
 }
 
 impl UpstreamErrorKind {
@@ -187,7 +187,6 @@ impl UpstreamErrorKind {
             Self::EgressRefused | Self::RedirectRefused => "ssrf_blocked",
             Self::InputRequired => "input_required",
             Self::CapabilityRequired => "capability_required",
-            Self::InputRejected => "input_rejected",
         }
     }
 
@@ -208,25 +207,13 @@ impl UpstreamErrorKind {
 impl UpstreamError {
     /// Creates an error of `kind` with `detail` for the log.
     pub fn new(kind: UpstreamErrorKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into(), ask: None, retry_after: None }
+        Self { kind, detail: detail.into(), retry_after: None }
     }
 
     /// Sets when to retry.
     #[must_use]
     pub fn retry_after(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..self }
-    }
-
-    /// Creates the error of an upstream that requires input from the caller.
-    pub fn asking(ask: Ask) -> Self {
-        let (kind, detail) = match &ask {
-            Ask::Input(_) => (UpstreamErrorKind::InputRequired, "requires input"),
-            Ask::Capabilities(_) => {
-                (UpstreamErrorKind::CapabilityRequired, "requires capabilities")
-            }
-            Ask::Rejected(_) => (UpstreamErrorKind::InputRejected, "rejects the input"),
-        };
-        Self { ask: Some(Box::new(ask)), ..Self::new(kind, detail) }
     }
 }
 
@@ -258,15 +245,8 @@ impl fmt::Display for UpstreamError {
             UpstreamErrorKind::Credential(problem) => return problem.fmt(f),
             UpstreamErrorKind::EgressRefused => "the call was not sent: this host does not allow connections to its target",
             UpstreamErrorKind::RedirectRefused => "the tool's source redirected the call to a target that this host does not allow",
-            UpstreamErrorKind::InputRequired => {
-                "the tool requires more input; call it with an MCP client of revision 2026-07-28 that declares the capability for it"
-            }
-            UpstreamErrorKind::CapabilityRequired => {
-                "the tool works only for callers that accept input requests; call it with an MCP client of revision 2026-07-28 that declares the capability"
-            }
-            UpstreamErrorKind::InputRejected => {
-                "the tool's source rejected the answers or the state of an earlier round; call the tool again without them"
-            }
+            UpstreamErrorKind::InputRequired => input::REQUIRES_INPUT,
+            UpstreamErrorKind::CapabilityRequired => input::REQUIRES_CAPABILITIES,
         })
     }
 }
@@ -333,6 +313,9 @@ pub enum CallError {
     /// The source failed.
     #[error("{0}")]
     Upstream(UpstreamError),
+    /// The source asks its caller before it continues; this round of the call is complete.
+    #[error("{0}")]
+    NeedsInput(Box<Question>),
     /// The caller disconnected or cancelled.
     #[error("the call was cancelled")]
     Cancelled,
@@ -366,6 +349,7 @@ impl CallError {
             Self::ApprovalRejected { .. } => "approval_rejected",
             Self::NotAccountable(_) => "unavailable",
             Self::Upstream(error) => error.kind.code(),
+            Self::NeedsInput(question) => question.code(),
             Self::Cancelled => "cancelled",
             Self::Internal => "internal_error",
         }
@@ -395,6 +379,7 @@ impl CallError {
             | Self::Forbidden { .. }
             | Self::InvalidArguments(_)
             | Self::ApprovalRejected { .. }
+            | Self::NeedsInput(_)
             | Self::Cancelled
             | Self::Internal => false,
         }

@@ -35,6 +35,7 @@ pub mod limit;
 pub mod lint;
 pub mod names;
 pub mod number;
+pub mod offer;
 pub mod pin;
 mod pointer;
 pub mod principal;

@@ -16,7 +16,7 @@ mod text;
 
 use self::finding::Findings;
 pub use self::finding::{Finding, MAX_FINDINGS, Severity};
-use crate::{compact, descriptor::ToolDescriptor, schema::Schema, source::DiscoveredTool};
+use crate::{compact, descriptor::ToolDescriptor, schema::Schema, source::DiscoveredOffer};
 
 /// Checks `tool`, and returns the findings, worst first, at most [`MAX_FINDINGS`].
 pub fn lint(tool: &ToolDescriptor) -> Vec<Finding> {
@@ -47,7 +47,7 @@ pub fn lint(tool: &ToolDescriptor) -> Vec<Finding> {
 
 /// Checks the tool `id` as its upstream describes it, for invisible characters (which are removed
 /// before callers see them) and instructions to a model.
-pub fn upstream(id: &str, tool: &DiscoveredTool) -> Vec<Finding> {
+pub fn upstream(id: &str, tool: &DiscoveredOffer) -> Vec<Finding> {
     let mut found = Findings { tool: id, list: Vec::new() };
     poison::check(tool, &mut found);
     worst(found.list)

@@ -9,6 +9,7 @@ use crate::{
     descriptor::SourceKind,
     hex,
     id::{InvalidId, SourceId, ToolId},
+    offer::OfferKind,
 };
 
 /// The longest tool name that model APIs accept (`[A-Za-z0-9_-]{1,64}`).
@@ -70,6 +71,23 @@ pub fn tool_id(kind: SourceKind, source: &SourceId, name: &str) -> Result<ToolId
         SourceKind::Workflow => format!("openwop:workflow.{local}"),
         SourceKind::HostExtension => format!("x-host-{source}-{local}"),
     })
+}
+
+/// Creates the id of the offer `name` of `source`. No tool has the id of another kind of offer,
+/// because the local part of a tool's id has no `/`.
+pub fn offer_id(
+    offer: OfferKind,
+    kind: SourceKind,
+    source: &SourceId,
+    name: &str,
+) -> Result<ToolId, InvalidId> {
+    match offer {
+        OfferKind::Tool => tool_id(kind, source, name),
+        OfferKind::Prompt | OfferKind::Resource => {
+            let local = tidy(name, 160, |c| c.is_ascii_alphanumeric() || "._-".contains(c));
+            ToolId::parse(format!("{kind}:{source}.{offer}/{local}"))
+        }
+    }
 }
 
 /// Creates the other names of tool `name` of `source`; `version` is the upstream's reported
@@ -175,6 +193,14 @@ mod tests {
         assert_eq!(names.wire, "my-files__fs_read-file");
         assert_eq!(names.otc, "my_files.fs_read_file");
         assert_eq!(names.otc_id(), "my_files.fs_read_file@2.1.0");
+    }
+
+    #[test]
+    fn a_prompt_and_a_tool_may_have_one_name() {
+        let id = |offer| offer_id(offer, SourceKind::Mcp, &source("s"), "a/b").unwrap().to_string();
+        assert_eq!(id(OfferKind::Tool), "mcp:s.a_b_c14cddc0");
+        assert_eq!(id(OfferKind::Prompt), "mcp:s.prompt/a_b_c14cddc0");
+        assert_eq!(id(OfferKind::Resource), "mcp:s.resource/a_b_c14cddc0");
     }
 
     // I-16

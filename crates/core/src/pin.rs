@@ -19,8 +19,9 @@ use crate::{
     canonical::{self, Digest},
     clock::Timestamp,
     id::SourceId,
+    offer::{Offer, OfferKind},
     principal::PrincipalKey,
-    source::DiscoveredTool,
+    source::DiscoveredOffer,
     store::StoreError,
 };
 
@@ -195,14 +196,23 @@ impl PinDigests {
 // === impl PinForm ===
 
 impl PinForm {
-    /// Creates the form of `tool`.
-    pub fn of(tool: &DiscoveredTool) -> Self {
+    /// Creates the form of `tool`, an offer of any kind.
+    pub fn of(tool: &DiscoveredOffer) -> Self {
         let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
         let (name, title, description) =
             (Some(json!(tool.name)), text(&tool.title), text(&tool.description));
+        let kind = tool.offer.kind();
+        let kind = (kind != OfferKind::Tool).then(|| json!(kind.as_str()));
+        let media_type = match &tool.offer {
+            Offer::Tool | Offer::Prompt => None,
+            // The size changes with the content, which no one approves.
+            Offer::Resource(info) => text(&info.media_type),
+        };
         let input = tool.input_schema.as_ref().map(order::sorted);
         let output = tool.output_schema.as_ref().map(order::sorted);
         let members = [
+            ("kind", kind.as_ref()),
+            ("mediaType", media_type.as_ref()),
             ("name", name.as_ref()),
             ("title", title.as_ref()),
             ("description", description.as_ref()),
@@ -222,18 +232,17 @@ impl PinForm {
 mod tests {
     use super::*;
 
-    fn tool(change: impl FnOnce(&mut DiscoveredTool)) -> Digest {
-        let mut tool = DiscoveredTool {
+    fn tool(change: impl FnOnce(&mut DiscoveredOffer)) -> Digest {
+        let mut tool = DiscoveredOffer {
             name: "read".to_owned(),
             title: Some("Read".to_owned()),
             description: Some("Reads.".to_owned()),
             input_schema: Some(
                 json!({ "type": "object", "properties": { "a": { "maximum": 1 } } }),
             ),
-            output_schema: None,
             annotations: Some(json!({ "readOnlyHint": true })),
-            operation: None,
             raw: json!({ "name": "read", "_meta": { "now": 1 } }),
+            ..DiscoveredOffer::default()
         };
         change(&mut tool);
         PinForm::of(&tool).digest
@@ -243,7 +252,7 @@ mod tests {
     #[test]
     fn whatever_callers_are_shown_or_send_changes_the_digest_and_nothing_else_does() {
         let as_it_was = tool(|_| {});
-        type Change = fn(&mut DiscoveredTool);
+        type Change = fn(&mut DiscoveredOffer);
         let changes: [Change; 8] = [
             |it| it.name.push('\u{200b}'),
             |it| it.title = None,
@@ -268,10 +277,10 @@ mod tests {
     // I-51
     #[test]
     fn only_schemas_have_lists_without_an_order() {
-        let with = |change: fn(&mut DiscoveredTool, serde_json::Value), names: [&str; 2]| {
+        let with = |change: fn(&mut DiscoveredOffer, serde_json::Value), names: [&str; 2]| {
             tool(|it| change(it, json!({ "required": names, "default": names.join(",") })))
         };
-        let is_same = |change: fn(&mut DiscoveredTool, serde_json::Value)| {
+        let is_same = |change: fn(&mut DiscoveredOffer, serde_json::Value)| {
             with(change, ["a", "b"]) == with(change, ["b", "a"])
         };
         assert!(is_same(|it, schema| it.input_schema = Some(schema)));

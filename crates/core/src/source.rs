@@ -1,4 +1,4 @@
-//! The trait for everything that provides tools.
+//! The trait for everything that offers tools, prompts or resources.
 
 pub mod command;
 pub mod connector;
@@ -9,25 +9,26 @@ pub mod pack;
 pub mod upstream;
 pub mod workflow;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    call::{Invocation, Outcome, UpstreamError},
+    call::{Operation, Reply, UpstreamError},
     catalog::Permit,
     clock::Timestamp,
     credential::CredentialRef,
     descriptor::SourceKind,
     id::SourceId,
     limit::Rate,
+    offer::Offer,
 };
 
 pub use self::{
     command::StderrMode,
-    formed::FormedTool,
+    formed::FormedOffer,
     mcp::StdioSpec,
     not_offered::{Amount, NotOffered},
     upstream::{Unusable, UpstreamSpec},
@@ -35,7 +36,7 @@ pub use self::{
 };
 pub use crate::{credential::SecretValue, http_spec::HttpSpec};
 
-/// A running source of tools: an MCP server, an OpenAPI service, a pack, a workflow, a command.
+/// A running source: an MCP server, an OpenAPI service, a pack, a workflow, a command.
 #[async_trait]
 pub trait Source: Send + Sync + 'static {
     /// The configured id.
@@ -44,13 +45,14 @@ pub trait Source: Send + Sync + 'static {
     /// The kind of source.
     fn kind(&self) -> SourceKind;
 
-    /// Lists the upstream's tools. The source's own limits bound pages, tools, bytes and time. A
-    /// malformed tool becomes a [`Discovered::problems`] entry, not an error.
+    /// Lists the upstream's offers. The source's own limits bound pages, offers, bytes and time. A
+    /// malformed offer becomes a [`Discovered::problems`] entry, not an error.
     async fn discover(&self) -> Result<Discovered, UpstreamError>;
 
-    /// Runs one call. Dropping the future cancels the call, upstream too. The permit proves that
-    /// the caller may use the tool; [`Permit::entry`] is the tool.
-    async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError>;
+    /// Runs one operation. Dropping the future cancels it, upstream too. The permit proves that the
+    /// caller may use the offer, which is [`Permit::entry`]. A source that offers only tools rejects
+    /// every other operation ([`Operation::into_tool_call`]).
+    async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError>;
 
     /// The source's status.
     fn status(&self) -> SourceStatus;
@@ -159,9 +161,9 @@ impl Default for SourceLimits {
 pub struct Discovered {
     /// The version that the upstream reports, unchecked.
     pub version: Option<String>,
-    /// Its tools, in its order.
-    pub tools: Vec<FormedTool>,
-    /// The problems: omitted tools and the reasons.
+    /// Its offers, in its order.
+    pub offers: Vec<FormedOffer>,
+    /// The problems: omitted offers and the reasons.
     #[serde(default)]
     pub problems: Vec<String>,
     /// Remarks for the operator that need no action.
@@ -172,27 +174,37 @@ pub struct Discovered {
     pub rates: BTreeMap<String, Rate>,
 }
 
-/// One tool as its upstream describes it. All of it is untrusted text.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DiscoveredTool {
-    /// The upstream's name for the tool.
+/// One offer as its upstream describes it. All of it is untrusted text.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct DiscoveredOffer {
+    /// What it is.
+    #[serde(default, skip_serializing_if = "Offer::is_tool")]
+    pub offer: Offer,
+    /// The upstream's name for it; the URI of a resource.
     pub name: String,
     /// Title.
     pub title: Option<String>,
     /// Description.
     pub description: Option<String>,
-    /// Input schema, if it is an object.
+    /// Input schema, if it is an object. The arguments of a prompt are one, too.
     pub input_schema: Option<Value>,
     /// Output schema.
     pub output_schema: Option<Value>,
     /// The four MCP hints (and `title`), as declared; shown, never acted upon.
     pub annotations: Option<Value>,
-    /// The request of a call, as far as the tool's description decides it: for a connector the
+    /// The request of a call, as far as the offer's description decides it: for a connector the
     /// method, path, server and parameters. Not shown to callers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Value>,
-    /// The tool as the upstream sent it, for hashing.
+    /// The offer as the upstream sent it, for hashing.
     pub raw: Value,
+}
+
+impl DiscoveredOffer {
+    /// Distinguishes it from the other offers of its source.
+    pub fn key(&self) -> Cow<'_, str> {
+        self.offer.kind().key(&self.name)
+    }
 }
 
 /// The status of a source.

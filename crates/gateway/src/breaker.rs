@@ -239,7 +239,7 @@ fn verdict(result: Result<&Outcome, &CallError>) -> Verdict {
     match result {
         // It rejected the call, and said when to retry.
         Ok(Outcome { retry_after: Some(_), .. }) => Verdict::Fails,
-        Ok(_) => Verdict::Answers,
+        Ok(_) | Err(CallError::NeedsInput(_)) => Verdict::Answers,
         Err(CallError::Upstream(error)) => match error.kind {
             Kind::Unavailable => Verdict::Away,
             Kind::Died | Kind::Timeout | Kind::Protocol => Verdict::Fails,
@@ -247,8 +247,7 @@ fn verdict(result: Result<&Outcome, &CallError>) -> Verdict {
             | Kind::TooLarge
             | Kind::RedirectRefused
             | Kind::InputRequired
-            | Kind::CapabilityRequired
-            | Kind::InputRejected => Verdict::Answers,
+            | Kind::CapabilityRequired => Verdict::Answers,
             Kind::Changed | Kind::Credential(_) | Kind::EgressRefused | Kind::Interrupted => {
                 Verdict::Silent
             }

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use chrono::DateTime;
 use serde_json::Value;
 use toolcrib_core::{
-    call::{CallError, Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    call::{CallError, Operation, Outcome, Reply, UpstreamError, UpstreamErrorKind},
     catalog::{Entry, Permit},
     descriptor::{Auth, SafetyTier, SourceKind},
     event::SessionOutcome,
@@ -223,11 +223,11 @@ impl Source for ProbeSource {
         Err(UpstreamError::new(UpstreamErrorKind::Refused, "probes are not listed"))
     }
 
-    async fn invoke(&self, _: &Permit, _: Invocation) -> Result<Outcome, UpstreamError> {
-        match self.fails {
-            true => Ok(Outcome::text("this probe is configured to fail", true)),
-            false => Ok(Outcome::text("this probe ran", false)),
-        }
+    async fn serve(&self, _: &Permit, _: Operation) -> Result<Reply, UpstreamError> {
+        Ok(match self.fails {
+            true => Outcome::text("this probe is configured to fail", true).into(),
+            false => Outcome::text("this probe ran", false).into(),
+        })
     }
 
     fn status(&self) -> SourceStatus {

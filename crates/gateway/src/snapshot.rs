@@ -13,10 +13,11 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use toolcrib_core::{
     authorize::{Authorizer as _, Denied},
-    catalog::{Body, Catalog, Entry, Generation, ListFormat, Toolset, View},
+    catalog::{Body, Catalog, Collision, Entry, Generation, ListFormat, Toolset, View},
     clock::Clock,
     descriptor::SourceKind,
     id::SourceId,
+    offer::OfferKind,
     principal::Principal,
     scope::ScopeSet,
     source::Source,
@@ -35,6 +36,7 @@ use crate::{
 pub struct Snapshot {
     /// The tools.
     pub catalog: Catalog,
+    pub(crate) others: OtherOffers,
     /// The sources that run them.
     pub sources: HashMap<SourceId, Arc<dyn Source>>,
     /// Defaults of the gate.
@@ -44,6 +46,12 @@ pub struct Snapshot {
     pub(crate) decider: Decider,
     pub(crate) workflows: SnapshotWorkflows,
     pub(crate) breakers: HashMap<SourceId, Arc<Breaker>>,
+}
+
+/// The catalogs of the offers that are no tools.
+pub(crate) struct OtherOffers {
+    prompts: Catalog,
+    resources: Catalog,
 }
 
 /// The current snapshot.
@@ -87,6 +95,7 @@ impl Snapshot {
     pub(crate) fn empty(gate: GateConfig, decider: Decider) -> Self {
         Self {
             catalog: Catalog::empty(),
+            others: OtherOffers::build(Generation(0), Vec::new()).0,
             sources: HashMap::new(),
             gate,
             quarantined: Catalog::empty(),
@@ -105,9 +114,23 @@ impl Snapshot {
         Self { catalog, sources, ..Self::empty(gate, self.decider.clone()) }
     }
 
+    /// The catalog of the offers of one kind. Names and ids are unique within it.
+    pub fn offers(&self, kind: OfferKind) -> &Catalog {
+        match kind {
+            OfferKind::Tool => &self.catalog,
+            OfferKind::Prompt => &self.others.prompts,
+            OfferKind::Resource => &self.others.resources,
+        }
+    }
+
+    /// The offers of one kind that `principal` may see and use.
+    pub fn view_of(&self, kind: OfferKind, principal: &Principal) -> Arc<View> {
+        self.offers(kind).view(&self.decider, principal.subject())
+    }
+
     /// Returns the tools that `principal` may see and call.
     pub fn view(&self, principal: &Principal) -> Arc<View> {
-        self.catalog.view(&self.decider, principal.subject())
+        self.view_of(OfferKind::Tool, principal)
     }
 
     /// The tools of `scope` that `principal` may see and call; `None` if the toolset does not
@@ -175,9 +198,21 @@ impl Snapshot {
         tool: ToolRef<'_>,
         scope: &CatalogScope,
     ) -> Result<Arc<Entry>, Miss> {
-        let entry = tool.resolve(&self.catalog, &principal.tenant);
-        let entry = entry.filter(|entry| scope.contains(&self.catalog, entry));
-        match self.view(principal).check(entry, tool.text()) {
+        self.find_offer(OfferKind::Tool, principal, tool, scope)
+    }
+
+    /// As [`find`](Self::find), among the offers of one kind.
+    pub(crate) fn find_offer(
+        self: &Arc<Self>,
+        kind: OfferKind,
+        principal: &Principal,
+        name: ToolRef<'_>,
+        scope: &CatalogScope,
+    ) -> Result<Arc<Entry>, Miss> {
+        let catalog = self.offers(kind);
+        let entry = name.resolve(catalog, &principal.tenant);
+        let entry = entry.filter(|entry| scope.contains(catalog, entry));
+        match self.view_of(kind, principal).check(entry, name.text()) {
             Some(entry) => Ok(Arc::clone(entry)),
             None => Err(Miss {
                 snapshot: Arc::clone(self),
@@ -185,6 +220,23 @@ impl Snapshot {
                 entry: entry.cloned(),
             }),
         }
+    }
+}
+
+// === impl OtherOffers ===
+
+impl OtherOffers {
+    /// Builds the catalogs of `entries`; see [`Catalog::build`].
+    pub(crate) fn build(
+        generation: Generation,
+        entries: Vec<Arc<Entry>>,
+    ) -> (Self, Vec<Collision>) {
+        let (prompts, resources): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|entry| entry.offer.kind() == OfferKind::Prompt);
+        let (prompts, mut collisions) = Catalog::build(generation, prompts);
+        let (resources, more) = Catalog::build(generation, resources);
+        collisions.extend(more);
+        (Self { prompts, resources }, collisions)
     }
 }
 

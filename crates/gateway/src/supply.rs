@@ -229,8 +229,8 @@ impl Supply {
         };
         let mut findings = Vec::new();
         for (config, listed) in offers {
-            for tool in listed.discovered_tools() {
-                if let Some(id) = pins::tool_id(&config, &tool.name)
+            for tool in listed.discovered() {
+                if let Some(id) = pins::offer_id(&config, &tool.key())
                     && classify(&config, &tool.name).hide != Some(true)
                 {
                     findings.extend(lint::upstream(id.as_str(), &tool));

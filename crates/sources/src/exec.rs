@@ -17,13 +17,13 @@ use std::{
 use async_trait::async_trait;
 use serde_json::{json, value::RawValue};
 use toolcrib_core::{
-    call::{Invocation, Outcome, UpstreamError, text_block},
+    call::{Invocation, Operation, Outcome, Reply, UpstreamError, text_block},
     catalog::Permit,
     descriptor::SourceKind,
     id::SourceId,
     redact,
     source::{
-        Discovered, DiscoveredTool, Source, SourceState, SourceStatus, StderrLine,
+        Discovered, DiscoveredOffer, Source, SourceState, SourceStatus, StderrLine,
         command::{CommandSpec, CommandsSpec, Confinement, OutputKind, scalar},
     },
 };
@@ -124,7 +124,7 @@ impl Source for CommandSource {
         }
         for command in &self.commands {
             match problem(command) {
-                None => discovered.tools.push(describe(command).into()),
+                None => discovered.offers.push(describe(command).into()),
                 Some(problem) => discovered
                     .problems
                     .push(format!("command \"{}\" is left out: {problem}", command.name)),
@@ -133,7 +133,8 @@ impl Source for CommandSource {
         Ok(discovered)
     }
 
-    async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
+    async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {
+        let call = operation.into_tool_call()?;
         let name = &permit.entry().upstream_name;
         let Some(command) = self.commands.iter().find(|command| command.name == *name) else {
             return Err(unavailable("this command was removed from the source"));
@@ -142,7 +143,7 @@ impl Source for CommandSource {
             let _slot = self.calls.slot(permit).await?;
             self.run(command, &call).await
         };
-        self.calls.run(pin!(run)).await
+        self.calls.run(pin!(run)).await.map(Reply::Done)
     }
 
     fn status(&self) -> SourceStatus {
@@ -195,7 +196,7 @@ fn problem(command: &CommandSpec) -> Option<String> {
     Some(format!("{} is not a directory", cwd.display()))
 }
 
-fn describe(command: &CommandSpec) -> DiscoveredTool {
+fn describe(command: &CommandSpec) -> DiscoveredOffer {
     let input_schema = command.input_schema();
     let raw = json!({
         "name": command.name,
@@ -203,15 +204,13 @@ fn describe(command: &CommandSpec) -> DiscoveredTool {
         "description": command.description,
         "inputSchema": input_schema,
     });
-    DiscoveredTool {
+    DiscoveredOffer {
         name: command.name.clone(),
         title: command.title.clone(),
         description: command.description.clone(),
         input_schema: Some(input_schema),
-        output_schema: None,
-        annotations: None,
-        operation: None,
         raw,
+        ..DiscoveredOffer::default()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The forms of the tools that an upstream listed last, for the comparison with the form in which a
+//! The forms of the offers that an upstream listed last, for the comparison with the form in which a
 //! caller was offered a tool.
 //!
 //! Invariant (I-104): with enforced pins, a call is sent only to an upstream that last listed the
@@ -6,18 +6,18 @@
 
 use std::collections::HashMap;
 
-use toolcrib_core::{call::UpstreamError, canonical::Digest, source::FormedTool};
+use toolcrib_core::{call::UpstreamError, canonical::Digest, source::FormedOffer};
 
 use crate::error::changed;
 
-/// The form of each listed tool, by the upstream's name for it.
+/// The form of each listed offer, by its key.
 #[derive(Debug, Default)]
 pub(crate) struct Forms(HashMap<String, Digest>);
 
 impl Forms {
-    pub(crate) fn of<'a>(tools: impl IntoIterator<Item = &'a FormedTool>) -> Self {
-        let form = |tool: &FormedTool| (tool.name.clone(), tool.form().digest);
-        Self(tools.into_iter().map(form).collect())
+    pub(crate) fn of<'a>(offers: impl IntoIterator<Item = &'a FormedOffer>) -> Self {
+        let form = |offer: &FormedOffer| (offer.key().into_owned(), offer.form().digest);
+        Self(offers.into_iter().map(form).collect())
     }
 
     /// Fails if the tool `name` must have the form `pinned` and was listed in another one, or not
@@ -38,20 +38,17 @@ impl Forms {
 mod tests {
     use serde_json::json;
 
-    use toolcrib_core::source::DiscoveredTool;
+    use toolcrib_core::source::DiscoveredOffer;
 
     use super::*;
 
-    fn tool(description: &str) -> FormedTool {
-        FormedTool::from(DiscoveredTool {
+    fn tool(description: &str) -> FormedOffer {
+        FormedOffer::from(DiscoveredOffer {
             name: "greet".to_owned(),
-            title: None,
             description: Some(description.to_owned()),
             input_schema: Some(json!({ "type": "object" })),
-            output_schema: None,
-            annotations: None,
-            operation: None,
             raw: json!({}),
+            ..DiscoveredOffer::default()
         })
     }
 

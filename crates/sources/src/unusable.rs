@@ -4,7 +4,7 @@
 
 use async_trait::async_trait;
 use toolcrib_core::{
-    call::{Invocation, Outcome, UpstreamError},
+    call::{Operation, Reply, UpstreamError},
     catalog::Permit,
     clock::Timestamp,
     descriptor::SourceKind,
@@ -35,7 +35,7 @@ impl Source for UnusableSource {
         Err(unavailable(self.reason.as_str()))
     }
 
-    async fn invoke(&self, _: &Permit, _: Invocation) -> Result<Outcome, UpstreamError> {
+    async fn serve(&self, _: &Permit, _: Operation) -> Result<Reply, UpstreamError> {
         Err(unavailable(self.reason.as_str()))
     }
 

@@ -17,7 +17,7 @@ pub(crate) fn status(error: &CallError) -> StatusCode {
         CallError::RateLimited { .. } => StatusCode::TOO_MANY_REQUESTS,
         CallError::InvalidArguments(_) => StatusCode::UNPROCESSABLE_ENTITY,
         CallError::NotAccountable(_) => StatusCode::SERVICE_UNAVAILABLE,
-        CallError::Upstream(_) => StatusCode::BAD_GATEWAY,
+        CallError::Upstream(_) | CallError::NeedsInput(_) => StatusCode::BAD_GATEWAY,
         CallError::Cancelled | CallError::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

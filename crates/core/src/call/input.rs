@@ -32,6 +32,11 @@ pub const MAX_STATE: usize = 64 << 10;
 /// The largest list of capabilities that an upstream may require of a caller, in bytes of JSON.
 const MAX_WANTED: usize = 2 << 10;
 
+/// The messages for callers whose client shows no question.
+pub(super) const REQUIRES_INPUT: &str = "the tool requires more input; call it with an MCP client of revision 2026-07-28 that declares the capability for it";
+pub(super) const REQUIRES_CAPABILITIES: &str = "the tool works only for callers that accept input requests; call it with an MCP client of revision 2026-07-28 that declares the capability";
+const REJECTS_INPUT: &str = "the tool's source rejected the answers or the state of an earlier round; call the tool again without them";
+
 /// The data that the caller of one call sent, as far as it can reach an upstream.
 ///
 /// Invariant (I-102): everything that decides about a call, identifies it or shows it takes this
@@ -80,9 +85,9 @@ pub struct InputRequired {
     state: Option<Box<RawValue>>,
 }
 
-/// An upstream's answer in place of a result that the caller can act on.
+/// An upstream's reply in place of a result, on which the caller can act.
 #[derive(Clone)]
-pub enum Ask {
+pub enum Question {
     /// It requires input.
     Input(InputRequired),
     /// It requires a caller that declares these capabilities.
@@ -316,10 +321,10 @@ impl fmt::Debug for InputRequired {
     }
 }
 
-// === impl Ask ===
+// === impl Question ===
 
-impl Ask {
-    /// Creates the error for missing capabilities. Returns `None` if the upstream requires one that
+impl Question {
+    /// Creates the question about missing capabilities. Returns `None` if the upstream requires one that
     /// no caller can declare, because declaring the others would not help.
     pub fn capabilities(wanted: &Value) -> Option<Self> {
         let wanted = wanted.as_object().filter(|wanted| !wanted.is_empty())?;
@@ -329,9 +334,29 @@ impl Ask {
         let fits = to_raw_value(wanted).is_ok_and(|json| json.get().len() <= MAX_WANTED);
         (fits && wanted.iter().all(known)).then(|| Self::Capabilities(wanted.clone()))
     }
+
+    /// The stable code for events and error bodies.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Input(_) => "input_required",
+            Self::Capabilities(_) => "capability_required",
+            Self::Rejected(_) => "input_rejected",
+        }
+    }
 }
 
-impl fmt::Debug for Ask {
+/// Safe for every caller: it has no words of the upstream.
+impl fmt::Display for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Input(_) => REQUIRES_INPUT,
+            Self::Capabilities(_) => REQUIRES_CAPABILITIES,
+            Self::Rejected(_) => REJECTS_INPUT,
+        })
+    }
+}
+
+impl fmt::Debug for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Input(input) => input.fmt(f),
@@ -454,7 +479,7 @@ mod tests {
             (json!({ "sampling": {}, "extensions": {} }), false),
             (json!({ "sampling": { "x": "y".repeat(MAX_WANTED) } }), false),
         ] {
-            assert_eq!(Ask::capabilities(&wanted).is_some(), passes, "{wanted}");
+            assert_eq!(Question::capabilities(&wanted).is_some(), passes, "{wanted}");
         }
     }
 
@@ -470,9 +495,9 @@ mod tests {
         for text in [
             format!("{caller:?}"),
             format!("{input:?}"),
-            format!("{:?}", Ask::Input(input)),
-            format!("{:?}", Ask::capabilities(&wanted)),
-            format!("{:?}", Ask::Rejected("hush".to_owned())),
+            format!("{:?}", Question::Input(input)),
+            format!("{:?}", Question::capabilities(&wanted)),
+            format!("{:?}", Question::Rejected("hush".to_owned())),
         ] {
             assert!(!text.contains("hush"), "{text}");
         }

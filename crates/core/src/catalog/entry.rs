@@ -1,7 +1,8 @@
-//! One tool of a catalog, its forms that are computed once, and the proof that a principal may use
+//! One offer of a catalog, its forms that are computed once, and the proof that a principal may use
 //! it.
 
 use std::{
+    borrow::Cow,
     fmt,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -20,6 +21,7 @@ use crate::{
     id::{InvalidId, SourceId, ToolId},
     limit::Rate,
     names::Names,
+    offer::Offer,
     principal::Principal,
     quota::Quota,
     tenants::Tenants,
@@ -29,12 +31,15 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Generation(pub u64);
 
-/// One tool with everything a request needs, computed when the snapshot is built.
+/// One offer with everything a request needs, computed when the snapshot is built.
 #[derive(Clone)]
 pub struct Entry {
-    /// The description that callers see.
+    /// What it is.
+    pub offer: Offer,
+    /// The description that callers see. Every offer has one: whatever its kind, it has scopes, a
+    /// tier and an approval policy.
     pub tool: ToolDescriptor,
-    /// The tool's identity, parsed.
+    /// The offer's identity, parsed.
     pub id: ToolId,
     /// Its other names.
     pub names: Names,
@@ -84,6 +89,7 @@ impl Entry {
     ) -> Result<Self, InvalidId> {
         let id = crate::names::tool_id(kind, source, upstream_name)?;
         Ok(Self {
+            offer: Offer::Tool,
             tool: ToolDescriptor::new(id.as_str(), kind, tier),
             names: crate::names::names(source, upstream_name, None),
             id,
@@ -108,6 +114,11 @@ impl Entry {
             pinned: None,
             wire: WireCache::default(),
         })
+    }
+
+    /// Distinguishes it from the other offers of its source.
+    pub fn key(&self) -> Cow<'_, str> {
+        self.offer.kind().key(&self.upstream_name)
     }
 
     /// Whether the upstream claims that the tool may delete or overwrite data. The claim can only

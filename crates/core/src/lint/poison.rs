@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::finding::{Findings, Severity};
-use crate::{pointer::step, source::DiscoveredTool, text::is_hidden};
+use crate::{pointer::step, source::DiscoveredOffer, text::is_hidden};
 
 /// The most texts checked in one tool.
 const MAX_TEXTS: usize = 10_000;
@@ -42,7 +42,7 @@ const MARKERS: [&str; 26] = [
 ];
 
 /// Checks all texts of `tool`, as its upstream wrote them.
-pub(super) fn check(tool: &DiscoveredTool, found: &mut Findings<'_>) {
+pub(super) fn check(tool: &DiscoveredOffer, found: &mut Findings<'_>) {
     one("/name", &tool.name, found);
     let texts = [("/title", &tool.title), ("/description", &tool.description)];
     for (pointer, text) in texts {

@@ -13,11 +13,14 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::{escaped, longest_first};
 use crate::{
-    call::{Outcome, Progress, ProgressSink, UpstreamError, UpstreamErrorKind, input::Ask, raw},
+    call::{
+        Outcome, Progress, ProgressSink, Question, Reply, UpstreamError, UpstreamErrorKind, raw,
+    },
     credential::Secret,
     id::CredentialId,
     json,
-    source::{Discovered, DiscoveredTool, FormedTool},
+    offer::{Offer, ResourceInfo},
+    source::{Discovered, DiscoveredOffer, FormedOffer},
     text,
 };
 
@@ -127,24 +130,32 @@ impl Echoes {
         }
     }
 
-    /// Removes the values from a failure. Input requests are forwarded unchanged or not at all,
+    /// Removes the values from a reply. Input requests are forwarded unchanged or not at all,
     /// because the upstream must recognise its state.
+    ///
+    /// # Errors
+    /// [`UpstreamErrorKind::Protocol`] if an input request contains a value.
+    pub fn reply(&self, reply: Reply) -> Result<Reply, UpstreamError> {
+        match reply {
+            Reply::Done(outcome) => Ok(Reply::Done(self.outcome(outcome))),
+            Reply::NeedsInput(Question::Rejected(words)) => {
+                let words = self.text(&words).into_owned();
+                Ok(Reply::NeedsInput(Question::Rejected(words)))
+            }
+            Reply::NeedsInput(question) if self.is_in(&question) => {
+                let detail = "its input request contains a credential";
+                Err(UpstreamError::new(UpstreamErrorKind::Protocol, detail))
+            }
+            question @ Reply::NeedsInput(_) => Ok(question),
+        }
+    }
+
+    /// Removes the values from a failure.
     pub fn error(&self, error: UpstreamError) -> UpstreamError {
         if self.values.is_empty() {
             return error;
         }
-        let detail = self.seen(&error.detail).into_owned();
-        let ask = match error.ask.map(|ask| *ask) {
-            None => None,
-            Some(Ask::Rejected(words)) => Some(Ask::Rejected(self.text(&words).into_owned())),
-            Some(ask) if self.is_in(&ask) => {
-                let kind = UpstreamErrorKind::Protocol;
-                return UpstreamError::new(kind, "its input request contains a credential");
-            }
-            Some(ask) => Some(ask),
-        };
-        let (kind, retry_after) = (error.kind, error.retry_after);
-        UpstreamError { kind, detail, ask: ask.map(Box::new), retry_after }
+        UpstreamError { detail: self.seen(&error.detail).into_owned(), ..error }
     }
 
     /// Returns a sink that forwards progress to `sink` without the values.
@@ -155,20 +166,20 @@ impl Echoes {
         }
     }
 
-    /// Removes the values from a list of tools, and omits a tool whose name contains one.
+    /// Removes the values from a list of offers, and omits an offer whose name contains one.
     pub fn discovered(&self, discovered: Discovered) -> Discovered {
         if self.values.is_empty() {
             return discovered;
         }
         let text = |text: String| self.seen(&text).into_owned();
         let value = |value: Value| self.seen_value(value);
-        let Discovered { version, tools, problems, notes, mut rates } = discovered;
+        let Discovered { version, offers, problems, notes, mut rates } = discovered;
         let mut problems: Vec<String> = problems.into_iter().map(text).collect();
         let notes = notes.into_iter().map(text).collect();
-        let offered = tools.len();
-        let tools = tools.into_iter().map(FormedTool::into_tool);
+        let offered = offers.len();
+        let tools = offers.into_iter().map(FormedOffer::into_offer);
         let tools = tools.filter(|tool| *self.seen(&tool.name) == *tool.name);
-        let tools = tools.map(|tool| DiscoveredTool {
+        let tools = tools.map(|tool| DiscoveredOffer {
             name: tool.name,
             title: tool.title.map(text),
             description: tool.description.map(text),
@@ -177,28 +188,35 @@ impl Echoes {
             annotations: tool.annotations.map(value),
             operation: tool.operation.map(value),
             raw: value(tool.raw),
+            offer: match tool.offer {
+                Offer::Resource(info) => Offer::Resource(Box::new(ResourceInfo {
+                    media_type: info.media_type.map(text),
+                    size: info.size,
+                })),
+                other @ (Offer::Tool | Offer::Prompt) => other,
+            },
         });
-        let tools: Vec<FormedTool> = tools.map(FormedTool::from).collect();
+        let tools: Vec<FormedOffer> = tools.map(FormedOffer::from).collect();
         rates.retain(|name, _| tools.iter().any(|tool| tool.name == *name));
         if tools.len() < offered {
             problems.push("tools with a credential in their names are left out".to_owned());
         }
-        Discovered { version: version.map(text), tools, problems, notes, rates }
+        Discovered { version: version.map(text), offers: tools, problems, notes, rates }
     }
 
-    fn is_in(&self, ask: &Ask) -> bool {
+    fn is_in(&self, question: &Question) -> bool {
         let in_text = |json: &RawValue| {
             self.raw(json.to_owned()).map_or(true, |clean| clean.get() != json.get())
         };
-        match ask {
-            Ask::Input(input) => {
+        match question {
+            Question::Input(input) => {
                 [input.requests(), input.state()].into_iter().flatten().any(in_text)
             }
-            Ask::Capabilities(wanted) => {
+            Question::Capabilities(wanted) => {
                 let wanted = Value::Object(wanted.clone());
                 self.value(wanted.clone()) != wanted
             }
-            Ask::Rejected(words) => *self.text(words) != **words,
+            Question::Rejected(words) => *self.text(words) != **words,
         }
     }
 
@@ -355,20 +373,18 @@ mod tests {
         for hidden in ["\u{200b}", "\u{202e}", "\u{1b}", "\u{e0041}", "\u{fe0f}"] {
             let text = format!("x hun{hidden}ter22");
             assert_eq!(echoes.seen(&text), "x [REDACTED:c0]");
-            let tool = DiscoveredTool {
+            let tool = DiscoveredOffer {
                 name: "echo".to_owned(),
                 title: Some(text.clone()),
                 description: Some(text.clone()),
                 input_schema: Some(json!({ "properties": { &text: { "default": text } } })),
-                output_schema: None,
-                annotations: None,
-                operation: None,
                 raw: json!({ "title": text }),
+                ..DiscoveredOffer::default()
             };
-            let tools = vec![DiscoveredTool { name: text, ..tool.clone() }.into(), tool.into()];
-            let list = echoes.discovered(Discovered { tools, ..Discovered::default() });
-            assert_eq!(list.tools.len(), 1);
-            let shown = format!("{:?}", list.tools);
+            let tools = vec![DiscoveredOffer { name: text, ..tool.clone() }.into(), tool.into()];
+            let list = echoes.discovered(Discovered { offers: tools, ..Discovered::default() });
+            assert_eq!(list.offers.len(), 1);
+            let shown = format!("{:?}", list.offers);
             assert!(!shown.contains("ter22"), "{shown}");
         }
         assert_eq!(echoes.seen("a\u{200b}b"), "a\u{200b}b", "other texts stay as they are");
@@ -418,14 +434,17 @@ mod tests {
         for (state, passes) in [(r#""a\u0062c""#, true), (r#""cana\/ry-42""#, false)] {
             let state = RawValue::from_string(state.to_owned()).unwrap();
             let asked = InputRequired::read(None, Some(&state), Some(&caller)).unwrap();
-            let error = echoes.error(UpstreamError::asking(Ask::Input(asked)));
-            assert_eq!(error.ask.is_some(), passes, "{state}");
-            let kind = error.kind == UpstreamErrorKind::Protocol;
-            assert_eq!(kind, !passes, "{state}");
+            match echoes.reply(Reply::NeedsInput(Question::Input(asked))) {
+                Ok(Reply::NeedsInput(Question::Input(_))) => assert!(passes, "{state}"),
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => {
+                    assert_eq!((error.kind, passes), (UpstreamErrorKind::Protocol, false));
+                }
+            }
         }
-        let rejected = UpstreamError::asking(Ask::Rejected("no: cana/ry-42".to_owned()));
-        match echoes.error(rejected).ask.map(|ask| *ask) {
-            Some(Ask::Rejected(words)) => assert_eq!(words, "no: [REDACTED:c0]"),
+        let rejected = Reply::NeedsInput(Question::Rejected("no: cana/ry-42".to_owned()));
+        match echoes.reply(rejected).unwrap() {
+            Reply::NeedsInput(Question::Rejected(words)) => assert_eq!(words, "no: [REDACTED:c0]"),
             other => panic!("{other:?}"),
         }
     }
@@ -435,25 +454,25 @@ mod tests {
         let echoes = echoes(&["canary-42"]);
         let error = UpstreamError::new(UpstreamErrorKind::Refused, "said canary-42");
         assert_eq!(echoes.error(error).detail, "said [REDACTED:c0]");
-        let tool = |name: &str| DiscoveredTool {
+        let tool = |name: &str| DiscoveredOffer {
             name: name.to_owned(),
             title: Some("canary-42".to_owned()),
             description: Some("a canary-42".to_owned()),
             input_schema: Some(json!({"description": "canary-42"})),
             output_schema: Some(json!({"canary-42": 1})),
             annotations: Some(json!({"title": "canary-42"})),
-            operation: None,
             raw: json!({"name": name, "x": "canary-42"}),
+            ..DiscoveredOffer::default()
         };
         let found = Discovered {
             version: Some("canary-42".to_owned()),
-            tools: vec![tool("a").into(), tool("get-canary-42").into()],
+            offers: vec![tool("a").into(), tool("get-canary-42").into()],
             problems: vec!["canary-42".to_owned()],
             notes: vec!["canary-42".to_owned()],
             ..Discovered::default()
         };
         let clean = echoes.discovered(found);
-        assert_eq!(clean.tools.len(), 1);
+        assert_eq!(clean.offers.len(), 1);
         assert!(!format!("{clean:?}").contains("canary"), "{clean:?}");
     }
 

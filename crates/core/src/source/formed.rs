@@ -1,69 +1,69 @@
-//! A discovered tool together with its pin form.
+//! A discovered offer together with its pin form.
 
 use std::{ops::Deref, sync::OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::DiscoveredTool;
+use super::DiscoveredOffer;
 use crate::pin::PinForm;
 
-/// A [`DiscoveredTool`] and its [`PinForm`], which is created once: a source, its catalog and its
+/// A [`DiscoveredOffer`] and its [`PinForm`], which is created once: a source, its catalog and its
 /// pins all need it, and for a large document it is the slowest part of a discovery.
 ///
-/// Invariant: the tool does not change in here, so the form always matches it.
+/// Invariant: the offer does not change in here, so the form always matches it.
 #[derive(Debug, Clone)]
-pub struct FormedTool {
-    tool: DiscoveredTool,
+pub struct FormedOffer {
+    offer: DiscoveredOffer,
     form: OnceLock<Box<PinForm>>,
 }
 
-impl FormedTool {
+impl FormedOffer {
     /// The form, created on first use.
     pub fn form(&self) -> &PinForm {
-        self.form.get_or_init(|| Box::new(PinForm::of(&self.tool)))
+        self.form.get_or_init(|| Box::new(PinForm::of(&self.offer)))
     }
 
-    /// Splits it into the tool and its form.
-    pub fn into_parts(self) -> (DiscoveredTool, PinForm) {
+    /// Splits it into the offer and its form.
+    pub fn into_parts(self) -> (DiscoveredOffer, PinForm) {
         let form = self.form.into_inner();
-        let form = form.map_or_else(|| PinForm::of(&self.tool), |form| *form);
-        (self.tool, form)
+        let form = form.map_or_else(|| PinForm::of(&self.offer), |form| *form);
+        (self.offer, form)
     }
 
-    /// Extracts the tool.
-    pub fn into_tool(self) -> DiscoveredTool {
-        self.tool
-    }
-}
-
-impl From<DiscoveredTool> for FormedTool {
-    fn from(tool: DiscoveredTool) -> Self {
-        Self { tool, form: OnceLock::new() }
+    /// Extracts the offer.
+    pub fn into_offer(self) -> DiscoveredOffer {
+        self.offer
     }
 }
 
-impl Deref for FormedTool {
-    type Target = DiscoveredTool;
-
-    fn deref(&self) -> &DiscoveredTool {
-        &self.tool
+impl From<DiscoveredOffer> for FormedOffer {
+    fn from(offer: DiscoveredOffer) -> Self {
+        Self { offer, form: OnceLock::new() }
     }
 }
 
-impl PartialEq for FormedTool {
+impl Deref for FormedOffer {
+    type Target = DiscoveredOffer;
+
+    fn deref(&self) -> &DiscoveredOffer {
+        &self.offer
+    }
+}
+
+impl PartialEq for FormedOffer {
     fn eq(&self, other: &Self) -> bool {
-        self.tool == other.tool
+        self.offer == other.offer
     }
 }
 
-impl Serialize for FormedTool {
+impl Serialize for FormedOffer {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.tool.serialize(serializer)
+        self.offer.serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for FormedTool {
+impl<'de> Deserialize<'de> for FormedOffer {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        DiscoveredTool::deserialize(deserializer).map(Self::from)
+        DiscoveredOffer::deserialize(deserializer).map(Self::from)
     }
 }

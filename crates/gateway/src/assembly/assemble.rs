@@ -19,7 +19,7 @@ use toolcrib_core::{
     limit::Rate,
     names,
     schema::Schema,
-    source::DiscoveredTool,
+    source::DiscoveredOffer,
     text,
 };
 
@@ -27,7 +27,7 @@ use crate::{
     assembly::pinned::{self, SourcePins, Verdict},
     assembly::{
         classify::{classify, idle_rules, narrowed},
-        listed::{Listed, ListedTool},
+        listed::{Listed, ListedOffer},
         schemas,
     },
     config::{Classification, GateConfig, PinMode, SourceConfig},
@@ -56,7 +56,7 @@ pub(crate) struct Made {
 
 #[derive(Debug)]
 struct MadeEntry {
-    tool: Arc<ListedTool>,
+    tool: Arc<ListedOffer>,
     entry: Arc<Entry>,
     notes: Arc<[String]>,
 }
@@ -128,24 +128,26 @@ impl<'a> Assembler<'a> {
         let mut assembled = Assembled { problems: listed.problems.clone(), ..Assembled::default() };
         let known = before.known(self, listed);
         let mut unfit = Vec::new();
-        for tool in &listed.tools {
+        for tool in &listed.offers {
             let (entry, notes) = match known.get(&Arc::as_ptr(tool)) {
                 Some(made) => (Arc::clone(&made.entry), Arc::clone(&made.notes)),
                 None => match self.listed_entry(listed, tool) {
                     None => continue,
                     Some(Ok(Noted { entry, notes })) => (Arc::new(entry), notes.into()),
                     Some(Err(problem)) => {
-                        let problem = format!("tool {:?} is left out: {problem}", tool.name);
+                        let (kind, name) = (tool.kind, &tool.name);
+                        let problem = format!("{kind} {name:?} is left out: {problem}");
                         assembled.problems.push(problem);
                         continue;
                     }
                 },
             };
-            let about = notes.iter().map(|note| format!("tool {:?}: {note}", tool.name));
+            let (kind, name) = (tool.kind, &tool.name);
+            let about = notes.iter().map(|note| format!("{kind} {name:?}: {note}"));
             assembled.problems.extend(about);
             let (tool, made) = (Arc::clone(tool), Arc::clone(&entry));
             let book = pins.map(|pins| &pins.book);
-            let verdict = pinned::verdict(source, book, &tool.name, tool.digest);
+            let verdict = pinned::verdict(source, book, &tool.key(), tool.digest);
             assembled.made.entries.push(MadeEntry { tool, entry: made, notes });
             if verdict != Verdict::Approved {
                 unfit.push((Arc::clone(&entry), verdict));
@@ -163,7 +165,7 @@ impl<'a> Assembler<'a> {
     }
 
     /// The entry of `tool`; `None` if a rule hides it.
-    fn listed_entry(&self, listed: &Listed, tool: &ListedTool) -> Option<Result<Noted, String>> {
+    fn listed_entry(&self, listed: &Listed, tool: &ListedOffer) -> Option<Result<Noted, String>> {
         let mut set = classify(self.source, &tool.name);
         if set.hide == Some(true) {
             return None;
@@ -187,7 +189,7 @@ impl Made {
         &self,
         assembler: &Assembler<'_>,
         listed: &Listed,
-    ) -> HashMap<*const ListedTool, &MadeEntry> {
+    ) -> HashMap<*const ListedOffer, &MadeEntry> {
         let same = self.basis.as_ref().is_some_and(|basis| basis.is_of(assembler, listed));
         let entries = self.entries.iter().filter(|_| same);
         entries.map(|made| (Arc::as_ptr(&made.tool), made)).collect()
@@ -237,7 +239,7 @@ fn pin_problems(
         if *verdict == Verdict::New {
             return format!("{id} {fate}{colon} it was never approved; {see}");
         }
-        let change = pins.map(|pins| pins.change(&entry.upstream_name, id, enforced));
+        let change = pins.map(|pins| pins.change(&entry.key(), id, enforced));
         let (change, remedy) = change.unwrap_or((pinned::SOMEWHERE, None));
         let remedy = remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
         format!("{id} {fate}{colon} {change} since it was approved; {see}{remedy}")
@@ -253,13 +255,13 @@ impl Assembler<'_> {
     pub(crate) fn entry(
         &self,
         version: Option<&str>,
-        tool: &DiscoveredTool,
-        listed: Option<&ListedTool>,
+        tool: &DiscoveredOffer,
+        listed: Option<&ListedOffer>,
         set: Classification,
     ) -> Result<Noted, String> {
         let Self { source, gate, .. } = *self;
-        let id =
-            names::tool_id(source.kind, &source.spec.id, &tool.name).map_err(|e| e.to_string())?;
+        let id = names::offer_id(tool.offer.kind(), source.kind, &source.spec.id, &tool.name)
+            .map_err(|error| error.to_string())?;
         if is_protocol(source.kind) && names::promises_exec(&tool.name) {
             return Err(
                 "its name promises to run commands, which only a host extension may do; rename it"
@@ -346,6 +348,7 @@ impl Assembler<'_> {
             program: source.spec.upstream.program(&tool.name),
             pinned: None,
             wire: WireCache::default(),
+            offer: tool.offer.clone(),
             tool: descriptor,
         };
         Ok(Noted { entry, notes })
@@ -424,7 +427,7 @@ fn is_protocol(kind: SourceKind) -> bool {
 }
 
 /// The name of a tool within its source. The type id of a node repeats the name of its pack, the source.
-fn local_name(kind: SourceKind, tool: &DiscoveredTool) -> &str {
+fn local_name(kind: SourceKind, tool: &DiscoveredOffer) -> &str {
     let pack =
         tool.raw.get("pack").and_then(Value::as_str).filter(|_| kind == SourceKind::NodePack);
     let rest = pack.and_then(|pack| tool.name.strip_prefix(pack)?.strip_prefix('.'));
@@ -447,7 +450,7 @@ mod tests {
     use serde_json::json;
     use toolcrib_core::descriptor::Approval;
 
-    use toolcrib_core::source::{Discovered, FormedTool};
+    use toolcrib_core::source::{Discovered, FormedOffer};
 
     use super::*;
     use crate::config::{self, NoSecrets};
@@ -458,8 +461,8 @@ mod tests {
         assembler.assemble(&Listed::new(discovered, None).0, None, &Made::default())
     }
 
-    fn formed(tools: impl IntoIterator<Item = DiscoveredTool>) -> Vec<FormedTool> {
-        tools.into_iter().map(FormedTool::from).collect()
+    fn formed(tools: impl IntoIterator<Item = DiscoveredOffer>) -> Vec<FormedOffer> {
+        tools.into_iter().map(FormedOffer::from).collect()
     }
 
     fn source(tools: &str) -> (SourceConfig, GateConfig) {
@@ -470,16 +473,14 @@ mod tests {
         (config.sources[0].clone(), config.gate)
     }
 
-    fn tool(name: &str, annotations: Value) -> DiscoveredTool {
-        DiscoveredTool {
+    fn tool(name: &str, annotations: Value) -> DiscoveredOffer {
+        DiscoveredOffer {
             name: name.to_owned(),
-            title: None,
             description: Some("does\u{202e} it\u{200b}".to_owned()),
             input_schema: Some(json!({"type": "object"})),
-            output_schema: None,
             annotations: Some(annotations),
-            operation: None,
             raw: json!({"name": name}),
+            ..DiscoveredOffer::default()
         }
     }
 
@@ -487,7 +488,7 @@ mod tests {
         let (source, gate) = source(rules);
         let hints = json!({"readOnlyHint": true, "destructiveHint": false});
         let tools = names.iter().map(|name| tool(name, hints.clone()));
-        assemble(source, &gate, Discovered { tools: formed(tools), ..Discovered::default() })
+        assemble(source, &gate, Discovered { offers: formed(tools), ..Discovered::default() })
     }
 
     /// I-13: an upstream that calls itself read-only is still unclassified.
@@ -536,7 +537,7 @@ mod tests {
         let rates = [("ruled", "1/h"), ("slow", "1/h"), ("fast", "1000/s")]
             .map(|(name, rate)| (name.to_owned(), rate.parse().unwrap()));
         let found =
-            Discovered { tools: formed(tools), rates: rates.into(), ..Discovered::default() };
+            Discovered { offers: formed(tools), rates: rates.into(), ..Discovered::default() };
         let made = assemble(source, &gate, found);
         let rate = |at: usize| made.entries[at].rate.unwrap();
         assert_eq!(rate(0), "100/s".parse().unwrap());
@@ -551,7 +552,7 @@ mod tests {
         bad.input_schema = Some(json!({"type": "no-such-type"}));
         let tools = vec![bad, tool("good", json!({}))];
         let made =
-            assemble(source, &gate, Discovered { tools: formed(tools), ..Discovered::default() });
+            assemble(source, &gate, Discovered { offers: formed(tools), ..Discovered::default() });
         assert_eq!(made.entries.len(), 1);
         assert!(made.problems[0].starts_with("tool \"bad\" is left out"), "{:?}", made.problems);
     }
@@ -564,10 +565,10 @@ mod tests {
         let schema = json!({ "type": "object", "required": ["a"] });
         let described = |input: &Value| {
             let tool = tool("changing", json!({}));
-            let changing = DiscoveredTool { input_schema: Some(input.clone()), ..tool.clone() };
+            let changing = DiscoveredOffer { input_schema: Some(input.clone()), ..tool.clone() };
             let name = "same".to_owned();
-            let same = DiscoveredTool { name, output_schema: Some(schema.clone()), ..tool };
-            Discovered { tools: formed([changing, same]), ..Discovered::default() }
+            let same = DiscoveredOffer { name, output_schema: Some(schema.clone()), ..tool };
+            Discovered { offers: formed([changing, same]), ..Discovered::default() }
         };
         let hidden = json!({ "type": "object", "title": "a\u{200b}" });
         let (first, _) = Listed::new(described(&schema), None);
@@ -580,10 +581,10 @@ mod tests {
         let shared = |text: &Option<Schema>, listed: &Option<Schema>| {
             text.as_ref().unwrap().is_shared_with(listed.as_ref().unwrap())
         };
-        assert!(shared(&one[0].tool.input_schema, &first.tools[0].input));
-        assert!(shared(&one[1].tool.output_schema, &first.tools[1].output));
+        assert!(shared(&one[0].tool.input_schema, &first.offers[0].input));
+        assert!(shared(&one[1].tool.output_schema, &first.offers[1].output));
         // Callers see it without the hidden character, so it is another text.
-        assert!(!shared(&other[0].tool.input_schema, &second.tools[0].input));
+        assert!(!shared(&other[0].tool.input_schema, &second.offers[0].input));
         let source = Arc::new(SourceConfig::clone(&source));
         let assembler = Assembler::new(&source, &gate, &validators);
         let reloaded = assembler.assemble(&second, None, &after.made);

@@ -18,7 +18,7 @@ pub(crate) fn idle_patterns<'a>(
     source: &'a SourceConfig,
     listed: &Listed,
 ) -> impl Iterator<Item = &'a str> {
-    let matches = |rule: &ToolRule| listed.tools.iter().any(|tool| rule.glob.is_match(&tool.name));
+    let matches = |rule: &ToolRule| listed.offers.iter().any(|tool| rule.glob.is_match(&tool.name));
     source.rules.iter().filter(move |rule| !matches(rule)).map(|rule| rule.pattern.as_str())
 }
 

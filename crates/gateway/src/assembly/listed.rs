@@ -1,10 +1,11 @@
-//! The tools of a source as its upstream listed them, kept as text.
+//! The offers of a source as its upstream listed them, kept as text.
 //!
 //! They are parsed rarely: when a list, rules or pins change, and for operators. A tree of values
 //! takes seven times the memory of its text. Schemas are kept once, and shared with the catalog's
 //! entries.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap, HashSet},
     fmt,
     sync::Arc,
@@ -18,17 +19,18 @@ use serde_json::Value;
 use toolcrib_core::{
     canonical::Digest,
     limit::Rate,
+    offer::OfferKind,
     pin::PinForm,
     schema::{Schema, SchemaObject, TooDeep, is_deeper},
-    source::{Discovered, DiscoveredTool, FormedTool},
+    source::{Discovered, DiscoveredOffer, FormedOffer},
 };
 
 /// A [`Discovered`] as text. Has the same JSON.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Listed {
     pub(crate) version: Option<String>,
-    #[serde(deserialize_with = "tools")]
-    pub(crate) tools: Vec<Arc<ListedTool>>,
+    #[serde(deserialize_with = "offers")]
+    pub(crate) offers: Vec<Arc<ListedOffer>>,
     #[serde(default)]
     pub(crate) problems: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -37,9 +39,10 @@ pub(crate) struct Listed {
     pub(crate) rates: BTreeMap<String, Rate>,
 }
 
-/// A [`DiscoveredTool`] as text. Has the same JSON.
+/// A [`DiscoveredOffer`] as text. Has the same JSON.
 #[derive(Debug)]
-pub(crate) struct ListedTool {
+pub(crate) struct ListedOffer {
+    pub(crate) kind: OfferKind,
     pub(crate) name: String,
     /// The digest of its [`PinForm`].
     pub(crate) digest: Digest,
@@ -51,7 +54,7 @@ pub(crate) struct ListedTool {
     rest: Box<str>,
 }
 
-/// The forms of tools that were not in the previous list, by name, for the comparison with their
+/// The forms of offers that were not in the previous list, by key, for the comparison with their
 /// pins.
 pub(crate) type NewForms = HashMap<String, PinForm>;
 
@@ -68,56 +71,55 @@ const MAX_NESTING: usize = 124;
 // === impl Listed ===
 
 impl Listed {
-    /// Stores `discovered`, and reuses the equal tools of `before`. Also returns the forms of the
-    /// other tools.
+    /// Stores `discovered`, and reuses the equal offers of `before`. Also returns the forms of
+    /// the other offers.
     pub(crate) fn new(discovered: Discovered, before: Option<&Self>) -> (Self, NewForms) {
-        let Discovered { version, tools, mut problems, notes, rates } = discovered;
-        let known = before.iter().flat_map(|before| &before.tools);
-        let known: HashMap<&str, &Arc<ListedTool>> =
-            known.map(|tool| (tool.name.as_str(), tool)).collect();
-        let mut kept = Vec::with_capacity(tools.len());
+        let Discovered { version, offers, mut problems, notes, rates } = discovered;
+        let known = before.iter().flat_map(|before| &before.offers);
+        let known: HashMap<_, &Arc<ListedOffer>> = known.map(|it| (it.key(), it)).collect();
+        let mut kept = Vec::with_capacity(offers.len());
         let (mut forms, mut schemas) = (NewForms::new(), Schemas::default());
-        for tool in tools {
-            let (tool, form) = tool.into_parts();
-            let name = tool.name.clone();
-            match ListedTool::new(tool, form.digest, &mut schemas) {
-                Ok(tool) => kept.push(match known.get(name.as_str()) {
+        for offer in offers {
+            let (tool, form) = offer.into_parts();
+            let (kind, name, key) = (tool.offer.kind(), tool.name.clone(), tool.key().into_owned());
+            match ListedOffer::new(tool, form.digest, &mut schemas) {
+                Ok(tool) => kept.push(match known.get(key.as_str()) {
                     Some(known) if known.is_same(&tool) => Arc::clone(known),
                     Some(_) | None => {
-                        forms.insert(name, form);
+                        forms.insert(key, form);
                         Arc::new(tool)
                     }
                 }),
                 Err(problem) => {
-                    problems.push(format!("tool {name:?} is left out: {problem}"));
+                    problems.push(format!("{kind} {name:?} is left out: {problem}"));
                 }
             }
         }
-        (Self { version, tools: kept, problems, notes, rates }, forms)
+        (Self { version, offers: kept, problems, notes, rates }, forms)
     }
 
-    /// Whether `other`, which reuses tools of this list, has the same content.
+    /// Whether `other`, which reuses offers of this list, has the same content.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.version == other.version
             && self.problems == other.problems
             && self.notes == other.notes
             && self.rates == other.rates
-            && self.tools.len() == other.tools.len()
-            && self.tools.iter().zip(&other.tools).all(|(one, other)| Arc::ptr_eq(one, other))
+            && self.offers.len() == other.offers.len()
+            && self.offers.iter().zip(&other.offers).all(|(one, other)| Arc::ptr_eq(one, other))
     }
 
-    /// The tools as they were listed.
-    pub(crate) fn discovered_tools(&self) -> impl Iterator<Item = DiscoveredTool> {
-        self.tools.iter().filter_map(|tool| tool.discovered())
+    /// The offers as they were listed.
+    pub(crate) fn discovered(&self) -> impl Iterator<Item = DiscoveredOffer> {
+        self.offers.iter().filter_map(|tool| tool.discovered())
     }
 }
 
-// === impl ListedTool ===
+// === impl ListedOffer ===
 
-impl ListedTool {
+impl ListedOffer {
     /// Stores `tool`, whose form has this digest.
     fn new(
-        mut tool: DiscoveredTool,
+        mut tool: DiscoveredOffer,
         digest: Digest,
         schemas: &mut Schemas,
     ) -> Result<Self, TooDeep> {
@@ -135,7 +137,7 @@ impl ListedTool {
         }
         let [input, output] = schemas;
         let mut keep =
-            |schema: Option<Value>, rest: fn(&mut DiscoveredTool) -> &mut Option<Value>| {
+            |schema: Option<Value>, rest: fn(&mut DiscoveredOffer) -> &mut Option<Value>| {
                 match schema {
                     Some(Value::Object(schema)) => known.keep(&schema).map(Some),
                     // Other kinds are rare, and stay unchanged.
@@ -152,12 +154,20 @@ impl ListedTool {
             return Err(TooDeep);
         }
         let rest = serde_json::to_string(&tool).map_err(|_| TooDeep)?.into();
-        Ok(Self { name: tool.name, digest, input, output, is_in_raw, rest })
+        Ok(Self {
+            kind: tool.offer.kind(),
+            name: tool.name,
+            digest,
+            input,
+            output,
+            is_in_raw,
+            rest,
+        })
     }
 
     /// The tool as it was listed. Never `None`: the text is that of a tool.
-    pub(crate) fn discovered(&self) -> Option<DiscoveredTool> {
-        let mut tool: DiscoveredTool = serde_json::from_str(&self.rest).ok()?;
+    pub(crate) fn discovered(&self) -> Option<DiscoveredOffer> {
+        let mut tool: DiscoveredOffer = serde_json::from_str(&self.rest).ok()?;
         let schemas = [&self.input, &self.output].map(|it| it.as_ref().map(Schema::to_value));
         for ((name, schema), is_in_raw) in IN_RAW.iter().zip(&schemas).zip(self.is_in_raw) {
             if let (true, Some(schema), Some(raw)) = (is_in_raw, schema, tool.raw.get_mut(*name)) {
@@ -170,6 +180,11 @@ impl ListedTool {
         Some(tool)
     }
 
+    /// Distinguishes it from the other offers of its source.
+    pub(crate) fn key(&self) -> Cow<'_, str> {
+        self.kind.key(&self.name)
+    }
+
     /// Whether both are equal, in any order of members.
     fn is_same(&self, other: &Self) -> bool {
         let text = |tool: &Self| (tool.input.clone(), tool.output.clone(), tool.is_in_raw);
@@ -180,33 +195,33 @@ impl ListedTool {
     }
 }
 
-impl Serialize for ListedTool {
+impl Serialize for ListedOffer {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.discovered().serialize(serializer)
     }
 }
 
-/// Reads the tools of a [`Listed`], one after the other.
-fn tools<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<ListedTool>>, D::Error> {
-    struct Tools;
-    impl<'de> Visitor<'de> for Tools {
-        type Value = Vec<Arc<ListedTool>>;
+/// Reads the offers of a [`Listed`], one after the other.
+fn offers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<ListedOffer>>, D::Error> {
+    struct Offers;
+    impl<'de> Visitor<'de> for Offers {
+        type Value = Vec<Arc<ListedOffer>>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a list of tools")
+            f.write_str("a list of offers")
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
             let (mut tools, mut schemas) = (Vec::new(), Schemas::default());
-            while let Some(tool) = list.next_element::<FormedTool>()? {
+            while let Some(tool) = list.next_element::<FormedOffer>()? {
                 let (tool, form) = tool.into_parts();
-                let tool = ListedTool::new(tool, form.digest, &mut schemas);
+                let tool = ListedOffer::new(tool, form.digest, &mut schemas);
                 tools.push(Arc::new(tool.map_err(A::Error::custom)?));
             }
             Ok(tools)
         }
     }
-    deserializer.deserialize_seq(Tools)
+    deserializer.deserialize_seq(Offers)
 }
 
 // === impl Schemas ===
@@ -229,22 +244,21 @@ mod tests {
 
     use super::*;
 
-    fn tool(name: &str, input: Value, raw: Value) -> DiscoveredTool {
-        DiscoveredTool {
+    fn tool(name: &str, input: Value, raw: Value) -> DiscoveredOffer {
+        DiscoveredOffer {
             name: name.to_owned(),
             title: Some("A tool".to_owned()),
-            description: None,
             input_schema: Some(input),
             output_schema: Some(json!({ "type": "object", "required": ["b", "a"] })),
             annotations: Some(json!({ "readOnlyHint": true })),
-            operation: None,
             raw,
+            ..DiscoveredOffer::default()
         }
     }
 
-    fn discovered(tools: Vec<DiscoveredTool>) -> Discovered {
-        let tools = tools.into_iter().map(FormedTool::from).collect();
-        Discovered { version: Some("1.2.3".to_owned()), tools, ..Discovered::default() }
+    fn discovered(tools: Vec<DiscoveredOffer>) -> Discovered {
+        let tools = tools.into_iter().map(FormedOffer::from).collect();
+        Discovered { version: Some("1.2.3".to_owned()), offers: tools, ..Discovered::default() }
     }
 
     #[test]
@@ -259,13 +273,13 @@ mod tests {
         ] {
             let (listed, forms) = Listed::new(discovered(vec![tool.clone()]), None);
             assert_eq!(forms[&tool.name], PinForm::of(&tool));
-            let read: Vec<_> = listed.discovered_tools().collect();
+            let read: Vec<_> = listed.discovered().collect();
             assert_eq!(read, std::slice::from_ref(&tool));
-            assert_eq!(listed.tools[0].digest, PinForm::of(&tool).digest);
+            assert_eq!(listed.offers[0].digest, PinForm::of(&tool).digest);
             let (json, same) = (json!(discovered(vec![tool])).to_string(), json!(listed));
             assert_eq!(same.to_string(), json);
             let stored: Listed = serde_json::from_str(&json).unwrap();
-            assert_eq!(stored.discovered_tools().collect::<Vec<_>>(), read);
+            assert_eq!(stored.discovered().collect::<Vec<_>>(), read);
         }
     }
 
@@ -285,8 +299,8 @@ mod tests {
         let (changed, forms) = Listed::new(list(&short, &short), Some(&first));
         assert!(!first.is_same(&changed));
         assert_eq!(forms.into_keys().collect::<Vec<_>>(), ["two"]);
-        assert!(Arc::ptr_eq(&first.tools[0], &changed.tools[0]));
-        assert!(!Arc::ptr_eq(&first.tools[1], &changed.tools[1]));
+        assert!(Arc::ptr_eq(&first.offers[0], &changed.offers[0]));
+        assert!(!Arc::ptr_eq(&first.offers[1], &changed.offers[1]));
     }
 
     #[test]
@@ -300,9 +314,9 @@ mod tests {
         let (listed, _) = Listed::new(discovered(tools), None);
         let stored: Listed = serde_json::from_str(&json!(listed).to_string()).unwrap();
         for listed in [listed, stored] {
-            let text = |at: usize| listed.tools[at].input.as_ref().unwrap();
+            let text = |at: usize| listed.offers[at].input.as_ref().unwrap();
             assert!(text(0).is_shared_with(text(1)) && !text(0).is_shared_with(text(2)));
-            let output = |at: usize| listed.tools[at].output.as_ref().unwrap();
+            let output = |at: usize| listed.offers[at].output.as_ref().unwrap();
             assert!(output(0).is_shared_with(output(2)));
         }
     }
@@ -312,7 +326,7 @@ mod tests {
         let deep = (0..200).fold(json!({}), |inner, _| json!({ "not": inner }));
         let tools = vec![tool("deep", deep, json!({})), tool("flat", json!({}), json!({}))];
         let (listed, _) = Listed::new(discovered(tools), None);
-        assert_eq!(listed.tools.len(), 1);
+        assert_eq!(listed.offers.len(), 1);
         assert_eq!(
             listed.problems,
             ["tool \"deep\" is left out: the schema is nested deeper than 120 levels"]

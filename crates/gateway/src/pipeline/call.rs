@@ -27,11 +27,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcrib_core::{
     arguments::Violation,
     authorize::{CallContext, Denied},
-    call::{CallError, CallInput, Invocation, ProgressSink, UpstreamError, UpstreamErrorKind},
+    call::{
+        CallError, CallInput, Invocation, Operation, ProgressSink, UpstreamError, UpstreamErrorKind,
+    },
     catalog::{Entry, Permit},
     descriptor::SourceKind,
     egress::EgressTrail,
     id::{AgentId, CallId, RunId},
+    offer::OfferKind,
     principal::Principal,
     trace::TraceContext,
 };
@@ -79,9 +82,10 @@ pub(super) struct Call {
     pub(super) span: CallSpan,
 }
 
-/// The tool that a call names.
-pub(super) struct NamedTool<'a> {
+/// The offer that a call names.
+pub(super) struct NamedOffer<'a> {
     pub(super) snapshot: Arc<Snapshot>,
+    pub(super) kind: OfferKind,
     pub(super) tool: ToolRef<'a>,
     pub(super) scope: CatalogScope,
 }
@@ -131,13 +135,13 @@ impl Pipeline {
     pub(super) async fn authorize(
         &self,
         principal: &Principal,
-        wanted: NamedTool<'_>,
+        wanted: NamedOffer<'_>,
         call: &Call,
     ) -> Result<AuthorizedCall, CallError> {
-        let NamedTool { snapshot, tool, scope } = wanted;
+        let NamedOffer { snapshot, kind, tool, scope } = wanted;
         let span = call.span.begin_step("toolcrib.authorize");
         // 1. resolve
-        let target = match Target::resolve(snapshot, principal, tool, &scope) {
+        let target = match Target::resolve(snapshot, kind, principal, tool, &scope) {
             Ok(target) => target,
             Err(miss) => return Err(self.miss(principal, miss, call)),
         };
@@ -292,6 +296,7 @@ impl Pipeline {
             input: caller,
         };
         let egress = invocation.egress.clone();
+        let operation = Operation::on(&target.entry.offer, invocation);
         let is_workflow = target.entry.tool.source == SourceKind::Workflow;
         let runnable =
             target.snapshot.workflows.get(&target.entry).filter(|_| is_workflow).cloned();
@@ -310,10 +315,11 @@ impl Pipeline {
             let since = services.clock.monotonic_nanos().saturating_sub(authorized_at);
             if Duration::from_nanos(since) > MAX_UNCONFIRMED {
                 let late = LateCall { services: &services, approvals: &approvals, surface };
+                let call = operation.invocation();
                 let input = CallInput {
-                    arguments: Value::Object(invocation.arguments.clone()),
-                    caller: invocation.input.clone(),
-                    meta: invocation.meta.clone(),
+                    arguments: Value::Object(call.arguments.clone()),
+                    caller: call.input.clone(),
+                    meta: call.meta.clone(),
                 };
                 if let Err(error) = late.check(permit.principal(), &entry, &input).await {
                     audit.finished(started, Err(&error), None, Vec::new()).await;
@@ -329,7 +335,7 @@ impl Pipeline {
             });
             let _running = services.metrics.runs(&entry.source);
             let stop = StopConditions { deadline, cancelled: &cancelled, clock: &*services.clock };
-            let running = dispatch::run(source, breaker, &permit, invocation, stop);
+            let running = dispatch::run(source, breaker, &permit, operation, stop);
             let mut execution = match attempt.leads_elsewhere() {
                 true => attempt.run(Box::pin(running)).await,
                 false => running.await,
@@ -408,17 +414,17 @@ impl Pipeline {
             run: &run_id,
             now: self.services.clock.monotonic_nanos(),
         });
-        if let Err(CallError::Upstream(error)) = &result {
-            let tool = entry.as_ref().map(|entry| entry.id.as_str());
-            let code = error.kind.code();
-            match error.ask {
-                Some(_) => {
-                    tracing::debug!(tool, call = %call_id, code, "the tool requests input from its caller");
-                }
-                None => {
-                    tracing::warn!(tool, call = %call_id, code, detail = %error.detail, "tool call failed");
-                }
+        let tool = entry.as_ref().map(|entry| entry.id.as_str());
+        match &result {
+            Err(CallError::NeedsInput(question)) => {
+                let code = question.code();
+                tracing::debug!(tool, call = %call_id, code, "the tool requests input from its caller");
             }
+            Err(CallError::Upstream(error)) => {
+                let code = error.kind.code();
+                tracing::warn!(tool, call = %call_id, code, detail = %error.detail, "tool call failed");
+            }
+            _ => {}
         }
         CallReport { run_id, call_id, entry, result, duration }
     }
@@ -473,8 +479,8 @@ impl Call {
         request: CallRequest<'a>,
         step: Option<StepContext>,
         began: u64,
-    ) -> (NamedTool<'a>, Self) {
-        let CallRequest { snapshot, surface, tool, scope, input, progress, charge } = request;
+    ) -> (NamedOffer<'a>, Self) {
+        let CallRequest { snapshot, surface, kind, tool, scope, input, progress, charge } = request;
         let id = step.as_ref().map_or_else(new_id, |step| step.call.clone());
         trace::note_run(&run);
         let parent = TaskContext::current_trace();
@@ -495,7 +501,7 @@ impl Call {
             waited: AtomicU64::new(0),
             span,
         };
-        (NamedTool { snapshot, tool, scope }, call)
+        (NamedOffer { snapshot, kind, tool, scope }, call)
     }
 
     fn identity(&self, principal: &Principal, entry: &Arc<Entry>) -> CallIdentity {

@@ -1,11 +1,11 @@
-//! Runs one call: with deadline, cancellation, size limit and caught panics.
+//! Runs one operation: with deadline, cancellation, size limit and caught panics.
 
 use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
-    call::{CallError, Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    call::{CallError, Invocation, Operation, Outcome, Reply, UpstreamError, UpstreamErrorKind},
     catalog::Permit,
     clock::Clock,
     source::Source,
@@ -41,13 +41,13 @@ pub(crate) struct StopConditions<'a> {
     pub(crate) clock: &'a dyn Clock,
 }
 
-/// Runs `call` at `source` until it finishes or one of the conditions stops it. Dropping the
+/// Runs `operation` at `source` until it finishes or one of the conditions stops it. Dropping the
 /// source's future cancels the call at the upstream.
 pub(crate) async fn run(
     source: Option<Arc<dyn Source>>,
     breaker: Option<Arc<Breaker>>,
     permit: &Permit,
-    call: Invocation,
+    operation: Operation,
     stop: StopConditions<'_>,
 ) -> Execution {
     let StopConditions { deadline: counted, cancelled, clock } = stop;
@@ -66,15 +66,18 @@ pub(crate) async fn run(
             return Execution::not_started(CallError::Upstream(error.retry_after(wait)));
         }
     };
-    let (deadline, max_bytes) = (call.timeout, call.max_result_bytes);
+    let Invocation { timeout: deadline, max_result_bytes: max_bytes, .. } = *operation.invocation();
     let started = clock.monotonic_nanos();
-    let invoked = std::panic::AssertUnwindSafe(source.invoke(permit, call)).catch_unwind();
+    let served = std::panic::AssertUnwindSafe(source.serve(permit, operation)).catch_unwind();
     let result = tokio::select! {
         biased;
         () = cancelled.cancelled() => Err(CallError::Cancelled),
-        invoked = counted.within(deadline, invoked) => match invoked {
-            Some(Ok(Ok(outcome))) => {
+        served = counted.within(deadline, served) => match served {
+            Some(Ok(Ok(Reply::Done(outcome)))) => {
                 outcome.check_size(max_bytes).map(|()| outcome).map_err(CallError::Upstream)
+            }
+            Some(Ok(Ok(Reply::NeedsInput(question)))) => {
+                Err(CallError::NeedsInput(Box::new(question)))
             }
             Some(Ok(Err(error))) => Err(CallError::Upstream(error)),
             Some(Err(_panic)) => Err(CallError::Internal),

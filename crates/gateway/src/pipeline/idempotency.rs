@@ -244,7 +244,12 @@ pub fn is_repeatable(entry: &Entry) -> bool {
 
 /// Whether the tool requested input instead of finishing.
 pub(super) fn requests_input(called: &CallReport) -> bool {
-    use UpstreamErrorKind::{CapabilityRequired, InputRejected, InputRequired};
-    let Err(CallError::Upstream(error)) = &called.result else { return false };
-    matches!(error.kind, InputRequired | CapabilityRequired | InputRejected)
+    use UpstreamErrorKind::{CapabilityRequired, InputRequired};
+    match &called.result {
+        Err(CallError::NeedsInput(_)) => true,
+        Err(CallError::Upstream(error)) => {
+            matches!(error.kind, InputRequired | CapabilityRequired)
+        }
+        _ => false,
+    }
 }

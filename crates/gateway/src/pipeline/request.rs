@@ -6,6 +6,7 @@ use toolcrib_core::{
     call::{CallError, CallInput, Outcome, ProgressSink},
     catalog::Entry,
     id::{CallId, RunId},
+    offer::OfferKind,
 };
 
 use crate::{
@@ -20,7 +21,10 @@ pub struct CallRequest<'a> {
     pub snapshot: Arc<Snapshot>,
     /// The surface, for metrics and policies.
     pub surface: Surface,
-    /// The tool.
+    /// The kind of offer in which the name is looked up, and so the operation: a tool is called, a
+    /// prompt rendered, a resource read.
+    pub kind: OfferKind,
+    /// Its name.
     pub tool: ToolRef<'a>,
     /// The part of the catalog in which the tool is looked up.
     pub scope: CatalogScope,
@@ -60,6 +64,7 @@ impl<'a> CallRequest<'a> {
         Self {
             snapshot,
             surface,
+            kind: OfferKind::Tool,
             tool,
             scope: CatalogScope::default(),
             input: input.into(),

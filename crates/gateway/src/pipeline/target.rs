@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use toolcrib_core::{
     catalog::Entry,
+    offer::OfferKind,
     principal::Principal,
     quota::{Quota, QuotaKey},
     source::Source,
@@ -16,11 +17,11 @@ use crate::{
     tool_ref::{CatalogScope, ToolRef},
 };
 
-/// A tool of one snapshot with everything that a call of it uses (I-23).
+/// An offer of one snapshot with everything that a call of it uses (I-23).
 pub(crate) struct Target {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) entry: Arc<Entry>,
-    /// The source that runs the tool; `None` if it is not running.
+    /// The source that serves it; `None` if it is not running.
     pub(crate) source: Option<Arc<dyn Source>>,
     pub(crate) breaker: Option<Arc<Breaker>>,
     /// The quotas that count a call of this principal.
@@ -28,17 +29,18 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Resolves `tool` in the tools of `scope` that `principal` may use.
+    /// Resolves `name` among the offers of `kind` in `scope` that `principal` may use.
     ///
     /// # Errors
-    /// [`Miss`]: an unknown, a hidden or a foreign tool.
+    /// [`Miss`]: an unknown, a hidden or a foreign offer.
     pub(crate) fn resolve(
         snapshot: Arc<Snapshot>,
+        kind: OfferKind,
         principal: &Principal,
-        tool: ToolRef<'_>,
+        name: ToolRef<'_>,
         scope: &CatalogScope,
     ) -> Result<Self, Miss> {
-        let entry = snapshot.find(principal, tool, scope)?;
+        let entry = snapshot.find_offer(kind, principal, name, scope)?;
         Ok(Self::new(snapshot, principal, entry))
     }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use toolcrib_core::{
-    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    call::{Operation, Outcome, Reply, UpstreamError, UpstreamErrorKind},
     catalog::{Permit, Tenants},
     clock::{Clock, Timestamp},
     descriptor::{SafetyTier, SourceKind},
@@ -16,7 +16,7 @@ use toolcrib_core::{
     principal::{AuthMethod, Principal},
     scope::{InvalidScope, Scope},
     source::{
-        Discovered, DiscoveredTool, InvalidSource, Source, SourceFactory, SourceLimits,
+        Discovered, DiscoveredOffer, InvalidSource, Source, SourceFactory, SourceLimits,
         SourceListener, SourceSpec, SourceState, SourceStatus, UpstreamSpec,
     },
 };
@@ -215,14 +215,15 @@ impl Source for NativeSource {
         match offered {
             Err(_panic) => protocol("the provider of the tools panicked"),
             Ok(Offer::Tools(tools)) => Ok(Discovered {
-                tools: tools.iter().map(|tool| discovered(tool.as_ref()).into()).collect(),
+                offers: tools.iter().map(|tool| discovered(tool.as_ref()).into()).collect(),
                 ..Discovered::default()
             }),
             Ok(Offer::View(_)) => protocol("the tools of another gateway cannot be native tools"),
         }
     }
 
-    async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
+    async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {
+        let call = operation.into_tool_call()?;
         let call = ToolCall {
             name: permit.entry().upstream_name.clone(),
             arguments: call.arguments,
@@ -230,8 +231,8 @@ impl Source for NativeSource {
             head: None,
         };
         Ok(match self.handler.call(call).await {
-            Ok(answer) => answer.into(),
-            Err(error) => Outcome::text(&error.to_string(), true),
+            Ok(answer) => Reply::Done(answer.into()),
+            Err(error) => Outcome::text(&error.to_string(), true).into(),
         })
     }
 
@@ -242,16 +243,14 @@ impl Source for NativeSource {
     async fn close(&self) {}
 }
 
-fn discovered(tool: &dyn Tool) -> DiscoveredTool {
+fn discovered(tool: &dyn Tool) -> DiscoveredOffer {
     let (schema, output_schema) = (tool.input_schema(), tool.output_schema());
     let annotations = tool.annotations().filter(|annotations| !annotations.is_empty());
     let annotations = annotations.and_then(|annotations| serde_json::to_value(annotations).ok());
     let description = tool.description();
-    DiscoveredTool {
+    DiscoveredOffer {
         name: tool.name().to_owned(),
-        title: None,
         description: (!description.is_empty()).then(|| description.to_owned()),
-        operation: None,
         raw: json!({
             "name": tool.name(),
             "description": description,
@@ -262,6 +261,7 @@ fn discovered(tool: &dyn Tool) -> DiscoveredTool {
         input_schema: Some(schema).filter(|schema| !schema.is_null()),
         output_schema,
         annotations,
+        ..DiscoveredOffer::default()
     }
 }
 

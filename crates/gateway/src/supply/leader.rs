@@ -94,7 +94,7 @@ impl Supply {
             return;
         };
         if before.is_none_or(|before| !before.is_same(&listed)) {
-            let tools = listed.tools.len();
+            let tools = listed.offers.len();
             if self.pin_and_publish(&config, listed, None).await {
                 tracing::info!(source = %id, tools, "catalog taken over from another server");
             }

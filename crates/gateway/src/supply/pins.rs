@@ -15,6 +15,7 @@ use toolcrib_core::{
     event::{EventBody, NewEvent, ToolPinApproved, ToolPinDrifted},
     id::{TenantId, ToolId},
     names,
+    offer::OfferKind,
     pin::{EarlierForms, Pin, PinBook, PinChoice, PinDigests, PinForm, PinStore, changes},
     principal::PrincipalKey,
     store::StoreError,
@@ -171,22 +172,22 @@ async fn try_update(
 
 fn sort(source: &SourceConfig, listed: &Listed, mut forms: NewForms, book: &PinBook) -> Sorted {
     let mut sorted = Sorted::default();
-    for tool in &listed.tools {
-        if classify(source, &tool.name).hide == Some(true) || tool_id(source, &tool.name).is_none()
-        {
+    for tool in &listed.offers {
+        let key = tool.key();
+        if classify(source, &tool.name).hide == Some(true) || offer_id(source, &key).is_none() {
             continue;
         }
         let mut form = || {
             // A list may contain a name twice.
-            let form = forms.remove(&tool.name).filter(|form| form.digest == tool.digest);
+            let form = forms.remove(&*key).filter(|form| form.digest == tool.digest);
             let form = form.or_else(|| tool.discovered().map(|it| PinForm::of(&it)))?;
-            Some((tool.name.clone(), form))
+            Some((key.clone().into_owned(), form))
         };
-        match book.tools.get(&tool.name) {
+        match book.tools.get(&*key) {
             None => sorted.new.extend(form()),
             Some(pinned) if pinned.approves(tool.digest) => {
                 if pinned.seen.is_some() {
-                    sorted.back.push(tool.name.clone());
+                    sorted.back.push(key.into_owned());
                 }
             }
             Some(PinDigests { seen, .. }) if *seen == Some(tool.digest) => {}
@@ -196,13 +197,15 @@ fn sort(source: &SourceConfig, listed: &Listed, mut forms: NewForms, book: &PinB
     sorted
 }
 
-pub(crate) fn tool_id(source: &SourceConfig, tool: &str) -> Option<ToolId> {
-    names::tool_id(source.kind, &source.spec.id, tool).ok()
+/// The id of the offer of `source` with this key.
+pub(crate) fn offer_id(source: &SourceConfig, key: &str) -> Option<ToolId> {
+    let (kind, name) = OfferKind::of_key(key);
+    names::offer_id(kind, source.kind, &source.spec.id, name).ok()
 }
 
 /// The event in the log of each tenant with this tool.
 fn events(source: &SourceConfig, tool: &str, body: &EventBody, now: Timestamp) -> Vec<NewEvent> {
-    let tenants = match classify::tenants(source, tool) {
+    let tenants = match classify::tenants(source, OfferKind::of_key(tool).1) {
         // Tools of every tenant are recorded for the operator.
         Tenants::All | Tenants::Except(_) => {
             TenantId::parse(TenantId::OPERATOR).into_iter().collect()
@@ -219,7 +222,7 @@ fn drifted(
     seen: Digest,
     now: Timestamp,
 ) -> Vec<NewEvent> {
-    let Some(tool_id) = tool_id(source, tool) else { return Vec::new() };
+    let Some(tool_id) = offer_id(source, tool) else { return Vec::new() };
     let body = EventBody::ToolPinDrifted(ToolPinDrifted {
         source_id: source.spec.id.clone(),
         tool_id,

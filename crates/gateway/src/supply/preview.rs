@@ -29,7 +29,7 @@ use crate::{
     assembly::{
         assemble::{Assembler, Made},
         classify::idle_patterns,
-        listed::{Listed, ListedTool},
+        listed::{Listed, ListedOffer},
         pinned::SourcePins,
     },
     config::{Config, PinFirst, PinMode, SourceConfig},
@@ -366,18 +366,17 @@ fn quarantined(config: &SourceConfig, listed: &Listed, before: Option<&Listed>) 
     if config.pins.mode != PinMode::Enforce {
         return Vec::new();
     }
-    let known = before.iter().flat_map(|listed| &listed.tools);
-    let known: HashMap<&str, Digest> =
-        known.map(|tool| (tool.name.as_str(), tool.digest)).collect();
-    let is_changed = |tool: &&Arc<ListedTool>| {
-        known.get(tool.name.as_str()).is_some_and(|before| *before != tool.digest)
+    let known = before.iter().flat_map(|listed| &listed.offers);
+    let known: HashMap<_, Digest> = known.map(|tool| (tool.key(), tool.digest)).collect();
+    let is_changed = |tool: &&Arc<ListedOffer>| {
+        known.get(&tool.key()).is_some_and(|before| *before != tool.digest)
     };
-    let changed = listed.tools.iter().filter(is_changed);
+    let changed = listed.offers.iter().filter(is_changed);
     changed.take(MAX_TOOLS).map(|tool| tool.name.clone()).collect()
 }
 
 fn previewed(config: &SourceConfig, listed: &Listed, before: Option<&Listed>) -> PreviewedSource {
-    let tools = listed.discovered_tools().take(MAX_TOOLS).map(|tool| {
+    let tools = listed.discovered().take(MAX_TOOLS).map(|tool| {
         let seen = |text: &str| -> String {
             text.chars().filter(|c| !toolcrib_core::text::is_hidden(*c)).collect()
         };

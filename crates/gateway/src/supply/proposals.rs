@@ -10,7 +10,7 @@ use toolcrib_core::{
     descriptor::SourceKind,
     id::{SourceId, TenantId},
     scope::Scope,
-    source::DiscoveredTool,
+    source::DiscoveredOffer,
 };
 
 use super::Supply;
@@ -117,7 +117,7 @@ pub(super) fn proposals(
         return Vec::new();
     }
     let (mut reading, mut destroying) = (Vec::new(), Vec::new());
-    for tool in listed.discovered_tools() {
+    for tool in listed.discovered() {
         let set = classify(source, &tool.name);
         let is_known = tenant
             .is_none_or(|tenant| set.tenants.as_ref().is_none_or(|tenants| tenants.admits(tenant)));
@@ -150,7 +150,7 @@ pub(super) fn proposals(
 }
 
 /// The effect that the words of `tool` claim. If a hint contradicts the name, the name counts.
-pub(super) fn statement(tool: &DiscoveredTool) -> Statement {
+pub(super) fn statement(tool: &DiscoveredOffer) -> Statement {
     let words = words(&tool.name);
     let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
     let hint = |name: &str| tool.annotations.as_ref()?.get(name)?.as_bool();
@@ -243,16 +243,13 @@ fn pattern(tools: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn tool(name: &str, description: &str, annotations: Value) -> DiscoveredTool {
-        DiscoveredTool {
+    fn tool(name: &str, description: &str, annotations: Value) -> DiscoveredOffer {
+        DiscoveredOffer {
             name: name.to_owned(),
-            title: None,
             description: Some(description.to_owned()),
-            input_schema: None,
-            output_schema: None,
             annotations: Some(annotations),
-            operation: None,
             raw: json!({}),
+            ..DiscoveredOffer::default()
         }
     }
 

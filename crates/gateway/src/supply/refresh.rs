@@ -174,7 +174,7 @@ impl Supply {
         };
         match discovered {
             Ok(discovered) => {
-                self.services.metrics.discovered(id, Ok(discovered.tools.len()));
+                self.services.metrics.discovered(id, Ok(discovered.offers.len()));
                 self.accept(id, &source, discovered).await;
             }
             Err(reason) => {
@@ -221,7 +221,7 @@ impl Supply {
             if !self.pin_and_publish(&config, Arc::clone(&listed), Some(forms)).await {
                 return;
             }
-            tracing::info!(source = %id, tools = listed.tools.len(), "catalog refreshed");
+            tracing::info!(source = %id, tools = listed.offers.len(), "catalog refreshed");
         }
         // Set last: a source that counts as discovered is already published.
         let is_unstored = self.slots.lock().find(id).is_some_and(|slot| {

@@ -27,7 +27,7 @@ use crate::{
     config::{GateConfig, SourceConfig, ToolsetConfig},
     metrics::{Limit, Metrics},
     policy::{Decider, PolicySet},
-    snapshot::Snapshot,
+    snapshot::{OtherOffers, Snapshot},
     source_report::{
         CallCounts, RefreshRefusal, SourceError, SourceLoad, SourceReport, StderrRefusal,
     },
@@ -144,8 +144,11 @@ impl Slots {
     /// Builds a snapshot of the current state, in a new generation.
     pub(crate) fn build(&mut self, base: &Arc<dyn Authorizer>) -> Snapshot {
         self.generation = Generation(self.generation.0 + 1);
-        let mut entries: Vec<Arc<Entry>> =
-            self.slots.iter().flat_map(|slot| slot.entries.iter().map(Arc::clone)).collect();
+        let (mut entries, others): (Vec<_>, Vec<_>) = self
+            .slots
+            .iter()
+            .flat_map(|slot| slot.entries.iter().map(Arc::clone))
+            .partition(|entry: &Arc<Entry>| entry.offer.is_tool());
         let mut workflows = SnapshotWorkflows::default();
         if self.slots.iter().any(|slot| !slot.flows.is_empty()) {
             // Workflows are offered only if the tools of their steps are.
@@ -154,9 +157,11 @@ impl Slots {
             entries.extend(more);
             workflows = runnable;
         }
-        let (catalog, collisions) = Catalog::build(self.generation, entries);
+        let (catalog, mut collisions) = Catalog::build(self.generation, entries);
+        let (others, more) = OtherOffers::build(self.generation, others);
+        collisions.extend(more);
         for collision in &collisions {
-            tracing::error!(%collision, "tools are left out");
+            tracing::error!(%collision, "offers are left out");
         }
         self.collisions = collisions;
         let entries = || catalog.entries().iter().map(|entry| &**entry);
@@ -171,10 +176,12 @@ impl Slots {
         let breaker = |slot: &Slot| (slot.config.spec.id.clone(), Arc::clone(&slot.breaker));
         let breakers = self.slots.iter().map(breaker).collect();
         let quarantined = self.slots.iter().flat_map(|slot| slot.quarantined.iter().cloned());
+        let quarantined = quarantined.filter(|entry| entry.offer.is_tool());
         let (quarantined, _) = Catalog::build(self.generation, quarantined.collect());
         let decider = Decider { base: Arc::clone(base), policies: self.policies.clone() };
         Snapshot {
             catalog,
+            others,
             sources,
             gate: self.gate.clone(),
             quarantined,
@@ -253,8 +260,9 @@ impl Slots {
         for slot in &self.slots {
             let config = &slot.config;
             let source = &config.spec.id;
-            for tool in slot.listed.iter().flat_map(|listed| &listed.tools) {
-                let Ok(id) = names::tool_id(config.kind, source, &tool.name) else { continue };
+            for tool in slot.listed.iter().flat_map(|listed| &listed.offers) {
+                let id = names::offer_id(tool.kind, config.kind, source, &tool.name);
+                let Ok(id) = id else { continue };
                 let wire = names::names(source, &tool.name, None).styled(config.names, &tool.name);
                 if id.as_str() != name && wire.wire != name && wire.otc != name {
                     continue;

@@ -70,6 +70,7 @@ impl Failure {
             | CallError::ApprovalRequired { .. }
             | CallError::ApprovalRejected { .. }
             | CallError::NotAccountable(_)
+            | CallError::NeedsInput(_)
             | CallError::Cancelled
             | CallError::Internal => false,
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
-    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    call::{Operation, Reply, UpstreamError, UpstreamErrorKind},
     catalog::Permit,
     clock::Timestamp,
     descriptor::SourceKind,
@@ -55,12 +55,15 @@ impl Source for WorkflowSource {
         })
     }
 
-    async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
+    async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {
+        let call = operation.into_tool_call()?;
         let unavailable = |why| UpstreamError::new(UpstreamErrorKind::Unavailable, why);
         if self.closed.is_cancelled() {
             return Err(unavailable("the source is closed"));
         }
-        run::run(&self.workflows, permit, call, self.spec.durable, self.closed.clone()).await
+        let closed = self.closed.clone();
+        let outcome = run::run(&self.workflows, permit, call, self.spec.durable, closed).await;
+        outcome.map(Reply::Done)
     }
 
     fn status(&self) -> SourceStatus {

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use toolcrib_core::source::{Discovered, DiscoveredTool};
+use toolcrib_core::source::{Discovered, DiscoveredOffer};
 
 use crate::{
     files::{find, name_of, read},
@@ -36,26 +36,24 @@ pub(crate) fn discover(patterns: &[PathBuf]) -> Discovered {
         let name = name_of(file);
         match read(file, MAX_FILE).and_then(|text| definition::read(&name, &text)) {
             Ok(definition) => {
-                let taken = discovered.tools.iter().any(|tool| tool.name == definition.id);
+                let taken = discovered.offers.iter().any(|tool| tool.name == definition.id);
                 if taken {
                     let problem = format!("{name}: another file has a workflow of the same id");
                     discovered.problems.push(problem);
                     continue;
                 }
                 let raw = serde_json::to_value(&definition).unwrap_or_default();
-                let tool = DiscoveredTool {
+                let tool = DiscoveredOffer {
                     name: definition.id,
                     title: definition.title,
                     description: definition.description,
                     input_schema: Some(
                         definition.inputs.unwrap_or_else(|| json!({ "type": "object" })),
                     ),
-                    output_schema: None,
-                    annotations: None,
-                    operation: None,
                     raw: json!({ "file": name, "definition": raw }),
+                    ..DiscoveredOffer::default()
                 };
-                discovered.tools.push(tool.into());
+                discovered.offers.push(tool.into());
             }
             Err(problem) => discovered.problems.push(format!("{name}: {problem}")),
         }
@@ -94,7 +92,7 @@ mod tests {
         std::fs::create_dir(directory.path().join("dir.yaml")).unwrap();
         let at = |name: &str| directory.path().join(name);
         let found = discover(&[at("*.yaml"), at("a.yaml"), at("none.yaml"), at("no/*.yaml")]);
-        let names: Vec<_> = found.tools.iter().map(|tool| &*tool.name).collect();
+        let names: Vec<_> = found.offers.iter().map(|tool| &*tool.name).collect();
         assert_eq!(names, ["a", "b"]);
         let text = found.problems.join("\n");
         for problem in [

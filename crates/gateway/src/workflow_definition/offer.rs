@@ -21,7 +21,7 @@ use toolcrib_core::{
     names,
     schema::Schema,
     scope::Scope,
-    source::DiscoveredTool,
+    source::DiscoveredOffer,
 };
 
 use crate::{
@@ -43,7 +43,7 @@ const MAX_NESTING: usize = 4;
 
 /// A valid workflow.
 pub(crate) struct Flow {
-    tool: DiscoveredTool,
+    tool: DiscoveredOffer,
     file: String,
     version: Option<String>,
     id: ToolId,
@@ -86,7 +86,7 @@ pub(crate) struct Flows<'a> {
 /// The valid workflows in `listed`, and the problems of the others.
 pub(crate) fn flows(source: &SourceConfig, listed: &Listed) -> (Vec<Arc<Flow>>, Vec<String>) {
     let (mut flows, mut problems) = (Vec::new(), listed.problems.clone());
-    for tool in listed.discovered_tools() {
+    for tool in listed.discovered() {
         if classify::classify(source, &tool.name).hide == Some(true) {
             continue;
         }
@@ -102,7 +102,7 @@ pub(crate) fn flows(source: &SourceConfig, listed: &Listed) -> (Vec<Arc<Flow>>, 
     (flows, problems)
 }
 
-fn flow(source: &SourceConfig, tool: &DiscoveredTool) -> Result<Flow, Vec<String>> {
+fn flow(source: &SourceConfig, tool: &DiscoveredOffer) -> Result<Flow, Vec<String>> {
     let definition = files::definition_of(&tool.raw)
         .ok_or_else(|| vec!["was stored by another version; it is read again".to_owned()])?;
     let plan = Plan::of(&definition)?;
@@ -115,7 +115,7 @@ fn flow(source: &SourceConfig, tool: &DiscoveredTool) -> Result<Flow, Vec<String
     let file = files::file_of(&tool.raw).to_owned();
     // The digest covers the definition without the file name: a renamed file is the same workflow.
     let raw = tool.raw.get("definition").cloned().unwrap_or_default();
-    let tool = DiscoveredTool { raw, ..tool.clone() };
+    let tool = DiscoveredOffer { raw, ..tool.clone() };
     Ok(Flow { tool, file, version: definition.version, id, plan: Arc::new(plan) })
 }
 
@@ -267,7 +267,7 @@ impl<'a> Offering<'a> {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let tool = DiscoveredTool {
+        let tool = DiscoveredOffer {
             output_schema: Some(compat::answer_schema(&flow.plan, &schemas)),
             ..flow.tool.clone()
         };

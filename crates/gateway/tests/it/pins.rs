@@ -11,7 +11,7 @@ use toolcrib_core::{
     id::SourceId,
     pin::{EarlierForms, Pin, PinApproval, PinBook, PinChoice, PinForm, PinStore},
     principal::PrincipalKey,
-    source::{Discovered, DiscoveredTool, SourceFactory},
+    source::{Discovered, DiscoveredOffer, SourceFactory},
     store::StoreError,
 };
 use toolcrib_gateway::{Gateway, GatewayBuilder, pins::PinWish};
@@ -108,12 +108,12 @@ impl Kept {
 }
 
 fn described(text: &str) -> Discovered {
-    let Discovered { tools, .. } = offer(&["echo"]);
+    let Discovered { offers: tools, .. } = offer(&["echo"]);
     let description = Some(text.to_owned());
     let tools = tools
         .into_iter()
-        .map(|tool| DiscoveredTool { description: description.clone(), ..tool.into_tool() });
-    Discovered { tools: tools.map(Into::into).collect(), ..Discovered::default() }
+        .map(|tool| DiscoveredOffer { description: description.clone(), ..tool.into_offer() });
+    Discovered { offers: tools.map(Into::into).collect(), ..Discovered::default() }
 }
 
 fn listed(gateway: &Gateway) -> usize {

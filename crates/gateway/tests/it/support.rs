@@ -14,7 +14,7 @@ use chrono::DateTime;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolcrib_core::{
-    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    call::{Invocation, Operation, Outcome, Reply, UpstreamError, UpstreamErrorKind},
     catalog::Permit,
     clock::{Clock, Timestamp},
     credential::Secret,
@@ -25,7 +25,7 @@ use toolcrib_core::{
     principal::{AuthMethod, Principal},
     scope::ScopeSet,
     source::{
-        Discovered, DiscoveredTool, InvalidSource, Source, SourceFactory, SourceListener,
+        Discovered, DiscoveredOffer, InvalidSource, Source, SourceFactory, SourceListener,
         SourceSpec, SourceState, SourceStatus,
     },
     store::{KeyStore, StoreError},
@@ -163,8 +163,8 @@ impl Source for Running {
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
         self.0.discover().await
     }
-    async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
-        self.0.invoke(permit, call).await
+    async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {
+        self.0.serve(permit, operation).await
     }
     fn status(&self) -> SourceStatus {
         self.0.status()
@@ -219,21 +219,17 @@ impl Scripted {
 
 /// Returns the discovery of a source with these tools.
 pub(crate) fn offer(names: &[&str]) -> Discovered {
-    let tools = names.iter().map(|name| DiscoveredTool {
+    let tools = names.iter().map(|name| DiscoveredOffer {
         name: (*name).to_owned(),
-        title: None,
-        description: None,
         input_schema: Some(json!({
             "type": "object",
             "properties": { "text": { "type": "string" }, "n": { "type": "integer" } },
             "required": if *name == "strict" { json!(["text", "n"]) } else { json!([]) },
         })),
-        output_schema: None,
-        annotations: None,
-        operation: None,
         raw: json!({ "name": name }),
+        ..DiscoveredOffer::default()
     });
-    Discovered { tools: tools.map(Into::into).collect(), ..Discovered::default() }
+    Discovered { offers: tools.map(Into::into).collect(), ..Discovered::default() }
 }
 
 struct CountDrop(Arc<AtomicUsize>);
@@ -243,29 +239,8 @@ impl Drop for CountDrop {
     }
 }
 
-#[async_trait]
-impl Source for Scripted {
-    fn id(&self) -> &SourceId {
-        &self.id
-    }
-    fn kind(&self) -> SourceKind {
-        SourceKind::Mcp
-    }
-    async fn discover(&self) -> Result<Discovered, UpstreamError> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
-        let left = |left: usize| left.checked_sub(1);
-        if self.panics.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok() {
-            panic!("a fault in a source");
-        }
-        if self.hangs.load(Ordering::SeqCst) {
-            std::future::pending::<()>().await;
-        }
-        if self.refuses.load(Ordering::SeqCst) {
-            return Err(UpstreamError::new(UpstreamErrorKind::Refused, "no list today"));
-        }
-        self.offers.lock().clone().map_err(|kind| UpstreamError::new(kind, "scripted"))
-    }
-    async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
+impl Scripted {
+    async fn run(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
         self.invoked.fetch_add(1, Ordering::SeqCst);
         match permit.entry().upstream_name.as_str() {
             "fail" => Ok(Outcome::text("it went wrong", true)),
@@ -293,6 +268,33 @@ impl Source for Scripted {
             "big" => Ok(Outcome::text(&"x".repeat(5 << 20), false)),
             _ => Ok(Outcome::text(&Value::Object(call.arguments).to_string(), false)),
         }
+    }
+}
+
+#[async_trait]
+impl Source for Scripted {
+    fn id(&self) -> &SourceId {
+        &self.id
+    }
+    fn kind(&self) -> SourceKind {
+        SourceKind::Mcp
+    }
+    async fn discover(&self) -> Result<Discovered, UpstreamError> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let left = |left: usize| left.checked_sub(1);
+        if self.panics.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok() {
+            panic!("a fault in a source");
+        }
+        if self.hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        if self.refuses.load(Ordering::SeqCst) {
+            return Err(UpstreamError::new(UpstreamErrorKind::Refused, "no list today"));
+        }
+        self.offers.lock().clone().map_err(|kind| UpstreamError::new(kind, "scripted"))
+    }
+    async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {
+        self.run(permit, operation.into_tool_call()?).await.map(Reply::Done)
     }
     fn status(&self) -> SourceStatus {
         assert!(!self.status_panics.load(Ordering::SeqCst), "a fault in a source");

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, value::RawValue};
 use toolcrib_core::{
     call::UpstreamError,
     json::parse_strict,
-    source::{Discovered, DiscoveredTool, FormedTool, SourceLimits, mcp::is_for_apps_only},
+    source::{Discovered, DiscoveredOffer, FormedOffer, SourceLimits, mcp::is_for_apps_only},
 };
 use toolcrib_mcp::{
     code,
@@ -64,7 +64,7 @@ pub(crate) async fn discover(
 struct List {
     limits: SourceLimits,
     check_headers: bool,
-    tools: Vec<FormedTool>,
+    tools: Vec<FormedOffer>,
     names: HashSet<String>,
     cursors: HashSet<String>,
     pages: usize,
@@ -186,15 +186,15 @@ impl List {
         if !notes.is_empty() {
             self.problems.add(format!("tool `{shown}`: {}", notes.join(", ")));
         }
-        let tool = DiscoveredTool {
+        let tool = DiscoveredOffer {
             name,
             title,
             description,
             input_schema,
             output_schema,
             annotations,
-            operation: None,
             raw,
+            ..DiscoveredOffer::default()
         };
         self.tools.push(tool.into());
     }
@@ -207,7 +207,7 @@ impl List {
     fn finish(self, version: Option<String>) -> Discovered {
         let problems = self.problems.finish(|more| format!("and {more} more"));
         let notes = self.notes.finish(|more| format!("and {more} more"));
-        Discovered { version, tools: self.tools, problems, notes, ..Discovered::default() }
+        Discovered { version, offers: self.tools, problems, notes, ..Discovered::default() }
     }
 }
 

@@ -8,7 +8,7 @@ use std::{collections::HashSet, time::Duration};
 use parking_lot::Mutex;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
-use toolcrib_core::source::{Amount, FormedTool, NotOffered};
+use toolcrib_core::source::{Amount, FormedOffer, NotOffered};
 use toolcrib_mcp::{code, method};
 
 use super::{connection::Connection, message::Reply, negotiation::has_content};
@@ -47,9 +47,9 @@ struct Page<'a> {
 
 impl Remainder {
     /// Counts members of tools that the upstream's last list has.
-    pub(crate) fn set_tools(&self, tools: &[FormedTool]) {
+    pub(crate) fn set_tools(&self, tools: &[FormedOffer]) {
         let with = |name: &str| {
-            let has = |tool: &&FormedTool| tool.raw.get(name).is_some_and(has_content);
+            let has = |tool: &&FormedOffer| tool.raw.get(name).is_some_and(has_content);
             tools.iter().filter(has).count() as u64
         };
         let (icons, meta) = (with("icons"), with("_meta"));

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use toolcrib_core::{
     call::{
-        Ask, CallerInput, InputRequired, Outcome, UpstreamError, UpstreamErrorKind,
+        self, CallerInput, InputRequired, Outcome, Question, UpstreamError, UpstreamErrorKind,
         input::NotAsked, raw, text_block,
     },
     id::SourceId,
@@ -41,30 +41,34 @@ pub(crate) struct ReplyContext<'a> {
 
 impl ReplyContext<'_> {
     /// Reads the answer to `tools/call`.
-    pub(crate) fn outcome(
+    pub(crate) fn reply(
         self,
         answer: Result<Reply, Failure>,
         max_bytes: usize,
-    ) -> Result<Outcome, UpstreamError> {
+    ) -> Result<call::Reply, UpstreamError> {
         let read = match answer {
             Ok(Reply::Result(result)) => {
-                self.read(&result.json).map(|outcome| match &result.problem {
-                    Some(problem) => with_block(outcome, &self.note(problem)),
-                    None => outcome,
+                self.read(&result.json).map(|reply| match (&result.problem, reply) {
+                    (Some(problem), call::Reply::Done(outcome)) => {
+                        with_block(outcome, &self.note(problem)).into()
+                    }
+                    (_, reply) => reply,
                 })
             }
             Ok(Reply::Error(error)) => self.refused(&error),
-            Err(Failure::Refused(refusal)) => Ok(refusal.outcome()),
-            Err(Failure::Malformed(answer)) => Ok(self.malformed(&answer)),
+            Err(Failure::Refused(refusal)) => Ok(refusal.outcome().into()),
+            Err(Failure::Malformed(answer)) => Ok(self.malformed(&answer).into()),
             Err(failure) => Err(failure.into()),
         };
-        match read {
-            Ok(outcome) => outcome.check_size(max_bytes).map(|()| outcome),
-            Err(UpstreamError { ask: Some(ask), .. }) if matches!(&*ask, Ask::Input(input) if input.len() > max_bytes) => {
-                Err(over_max_result(max_bytes))
+        let reply = read?;
+        match &reply {
+            call::Reply::Done(outcome) => outcome.check_size(max_bytes)?,
+            call::Reply::NeedsInput(Question::Input(input)) if input.len() > max_bytes => {
+                return Err(over_max_result(max_bytes));
             }
-            read => read,
+            call::Reply::NeedsInput(_) => {}
         }
+        Ok(reply)
     }
 
     /// Converts an invalid answer of a call that ran. Its text is passed on; without any text the
@@ -88,28 +92,25 @@ impl ReplyContext<'_> {
     /// A JSON-RPC error becomes a result of the tool: a model can correct its arguments from the
     /// text. Exceptions are errors about this client's messages, which no argument can correct, and
     /// errors about the caller's capabilities and answers.
-    fn refused(self, error: &RpcError) -> Result<Outcome, UpstreamError> {
+    fn refused(self, error: &RpcError) -> Result<call::Reply, UpstreamError> {
         if matches!(error.code, code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION) {
             let message = tidy(&error.message, 200);
             return Err(protocol(format!("error {}: {message}", error.code)));
         }
         if error.code == code::MISSING_CAPABILITY && self.modern {
             let wanted = error.data.as_ref().and_then(|data| data.get("requiredCapabilities"));
-            let ask = wanted.filter(|_| self.input.is_some()).and_then(Ask::capabilities);
-            return Err(ask.map_or_else(
-                || {
-                    let detail = "wants capabilities that the caller cannot declare here";
-                    UpstreamError::new(UpstreamErrorKind::CapabilityRequired, detail)
-                },
-                UpstreamError::asking,
-            ));
+            let question = wanted.filter(|_| self.input.is_some()).and_then(Question::capabilities);
+            return question.map(call::Reply::NeedsInput).ok_or_else(|| {
+                let detail = "wants capabilities that the caller cannot declare here";
+                UpstreamError::new(UpstreamErrorKind::CapabilityRequired, detail)
+            });
         }
         let text = fit_for_callers(&tidy_lines(&error.message, MAX_ERROR_TEXT));
         let text = if text.is_empty() { format!("error {}", error.code) } else { text };
         if error.code == code::INVALID_PARAMS && self.input.and_then(CallerInput::round).is_some() {
-            return Err(UpstreamError::asking(Ask::Rejected(text)));
+            return Ok(call::Reply::NeedsInput(Question::Rejected(text)));
         }
-        Ok(Outcome::text(&text, true))
+        Ok(Outcome::text(&text, true).into())
     }
 }
 
@@ -137,10 +138,10 @@ fn present<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<&'de RawValu
 }
 
 impl ReplyContext<'_> {
-    fn read(self, result: &RawValue) -> Result<Outcome, UpstreamError> {
+    fn read(self, result: &RawValue) -> Result<call::Reply, UpstreamError> {
         let source = self.source;
         let unusable =
-            |problem: &str| Ok(Outcome::text(&format!("source `{source}` {problem}"), true));
+            |problem: &str| Ok(Outcome::text(&format!("source `{source}` {problem}"), true).into());
         // Checked first, because serde reads structs from arrays, too.
         let is_object = result.get().starts_with('{');
         let read = is_object.then(|| serde_json::from_str::<CallResult<'_>>(result.get()).ok());
@@ -148,13 +149,14 @@ impl ReplyContext<'_> {
             return Ok(match result.get() {
                 "null" => Outcome::blocks(vec![self.note("it answered without a result")], false),
                 text => self.unread("its answer is not a tool result", text),
-            });
+            }
+            .into());
         };
         let (text, result) = (result.get(), parts);
         match result.result_type.as_ref().map(Part::text) {
             None | Some(Some("complete")) if result.task.is_none() || result.content.is_some() => {}
             Some(Some("input_required")) => {
-                return Err(self.input_required(result.input_requests, result.request_state));
+                return self.input_required(result.input_requests, result.request_state);
             }
             None | Some(Some("complete" | "task")) => {
                 return unusable("answered with a task; tasks are not supported here");
@@ -165,7 +167,7 @@ impl ReplyContext<'_> {
         let present = |value: &&RawValue| self.modern || value.get() != "null";
         let structured = result.structured_content.filter(present);
         if result.content.is_none() && structured.is_none() {
-            return Ok(self.unread("it answered without any content", text));
+            return Ok(self.unread("it answered without any content", text).into());
         }
         let is_error = match result.is_error {
             None | Some(Value::Null) => false,
@@ -174,7 +176,7 @@ impl ReplyContext<'_> {
             Some(Value::String(text)) => text == "true",
             Some(_) => false,
         };
-        Ok(self.checked(result.content, structured, is_error))
+        Ok(self.checked(result.content, structured, is_error).into())
     }
 
     /// Passes on a result of an unknown form, which need not be valid JSON, as its text.
@@ -245,15 +247,16 @@ impl ReplyContext<'_> {
         self,
         requests: Option<&RawValue>,
         state: Option<&RawValue>,
-    ) -> UpstreamError {
+    ) -> Result<call::Reply, UpstreamError> {
         if !self.modern {
-            return protocol("an upstream of the handshake era requested input in its result");
+            let problem = "an upstream of the handshake era requested input in its result";
+            return Err(protocol(problem));
         }
-        match InputRequired::read(requests, state, self.input) {
+        Err(match InputRequired::read(requests, state, self.input) {
             Ok(input) if input.is_reserved() => protocol(
                 "requested input under a name that starts with `toolcrib.`, a reserved prefix",
             ),
-            Ok(input) => UpstreamError::asking(Ask::Input(input)),
+            Ok(input) => return Ok(call::Reply::NeedsInput(Question::Input(input))),
             Err(NotAsked::Malformed(problem)) => {
                 protocol(format!("requested input in a form that violates the protocol: {problem}"))
             }
@@ -261,7 +264,7 @@ impl ReplyContext<'_> {
                 let detail = "requested input of a kind that the caller did not declare";
                 UpstreamError::new(UpstreamErrorKind::InputRequired, detail)
             }
-        }
+        })
     }
 }
 
@@ -330,8 +333,19 @@ mod tests {
         Ok(Reply::Result(RpcResult { json, problem: problem.map(str::to_owned) }))
     }
 
+    fn outcome(
+        context: ReplyContext<'_>,
+        answer: Result<Reply, Failure>,
+        max_bytes: usize,
+    ) -> Result<Outcome, UpstreamError> {
+        context.reply(answer, max_bytes).map(|reply| match reply {
+            call::Reply::Done(outcome) => outcome,
+            call::Reply::NeedsInput(question) => panic!("{question:?}"),
+        })
+    }
+
     fn read_text(result: &str, modern: bool) -> Outcome {
-        context(modern, None).outcome(reply(result, None), 1 << 20).unwrap()
+        outcome(context(modern, None), reply(result, None), 1 << 20).unwrap()
     }
 
     #[test]
@@ -382,7 +396,8 @@ mod tests {
     #[test]
     fn a_problem_of_an_answer_is_noted_after_its_content() {
         let good = r#"{"content":[{"type":"text","text":"good"}],"structuredContent":{"a":1}}"#;
-        let outcome = context(true, None).outcome(reply(good, Some("it is odd")), 1 << 20).unwrap();
+        let outcome =
+            outcome(context(true, None), reply(good, Some("it is odd")), 1 << 20).unwrap();
         let expected = r#"[{"type":"text","text":"good"},{"type":"text","text":"[source `crib`: it is odd]"}]"#;
         assert_eq!(outcome.content.get(), expected);
         assert_eq!(outcome.structured.unwrap().get(), r#"{"a":1}"#);
@@ -395,7 +410,7 @@ mod tests {
         let malformed = |text: &str, is_error| {
             let (text, problem) = (text.to_owned(), "it is odd".to_owned());
             let answer = Malformed { text, is_error, problem };
-            context(true, None).outcome(Err(Failure::Malformed(answer)), 1 << 20).unwrap()
+            outcome(context(true, None), Err(Failure::Malformed(answer)), 1 << 20).unwrap()
         };
         for result in [r#"{"content":[],"structuredContent":{"n":NaN}}"#, "{\"content\":[", "ok"] {
             let outcome = malformed(result, false);
@@ -474,7 +489,7 @@ mod tests {
     #[test]
     fn errors_of_the_protocol_become_text_that_a_model_can_use() {
         let error = |code, message: &str| Ok(Reply::Error(RpcError::new(code, message.to_owned())));
-        let read = |reply| context(true, None).outcome(reply, 4096);
+        let read = |reply| outcome(context(true, None), reply, 4096);
         let told = read(error(-32602, "bad\u{1b}[0m `zone`\nsee docs")).unwrap();
         assert!(told.is_error);
         assert!(told.content.get().contains(r"bad [0m `zone`\nsee docs"), "{:?}", told.content);
@@ -488,7 +503,7 @@ mod tests {
     fn a_result_over_the_callers_cap_is_refused() {
         // I-27
         let reply = reply(r#"{"content":[{"type":"text","text":"0123456789"}]}"#, None);
-        let error = context(true, None).outcome(reply, 20).unwrap_err();
+        let error = outcome(context(true, None), reply, 20).unwrap_err();
         assert_eq!(error.kind, UpstreamErrorKind::TooLarge);
     }
 }

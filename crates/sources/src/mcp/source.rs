@@ -8,7 +8,7 @@ use std::{pin::pin, sync::Arc};
 use async_trait::async_trait;
 use tokio_util::sync::DropGuard;
 use toolcrib_core::{
-    call::{Invocation, Outcome, Progress, UpstreamError},
+    call::{self, Invocation, Operation, Progress, UpstreamError},
     canonical::Digest,
     catalog::Permit,
     descriptor::SourceKind,
@@ -23,7 +23,7 @@ use super::{
     result,
     supervise::{Listing, Supervisor, Target},
 };
-use crate::{context::SourceContext, credential};
+use crate::context::SourceContext;
 
 /// A supervised MCP server.
 pub(crate) struct McpSource {
@@ -56,7 +56,7 @@ impl McpSource {
         pinned: Option<Digest>,
         permit: &Permit,
         mut call: Invocation,
-    ) -> Result<Outcome, UpstreamError> {
+    ) -> Result<call::Reply, UpstreamError> {
         if let Some((endpoint, credential)) = self.supervisor.credential() {
             // Without the credential there may be no connection; this error says why.
             let echoes = credential.check(permit, endpoint.url(), &call.egress).await?;
@@ -99,7 +99,7 @@ impl McpSource {
         let modern = connection.session.era.is_modern();
         let input = call.input.as_ref().filter(|_| modern);
         let context = result::ReplyContext { source: &self.supervisor.context.id, modern, input };
-        context.outcome(reply, call.max_result_bytes)
+        context.reply(reply, call.max_result_bytes)
     }
 }
 
@@ -124,11 +124,17 @@ impl Source for McpSource {
         listed.map_err(|error| self.supervisor.echoes().error(error))
     }
 
-    async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
+    async fn serve(
+        &self,
+        permit: &Permit,
+        operation: Operation,
+    ) -> Result<call::Reply, UpstreamError> {
+        let call = operation.into_tool_call()?;
         let call = pin!(async {
             let entry = permit.entry();
-            let outcome = self.call(&entry.upstream_name, entry.pinned, permit, call).await;
-            credential::clean(&self.supervisor.echoes(), outcome)
+            let reply = self.call(&entry.upstream_name, entry.pinned, permit, call).await;
+            let echoes = self.supervisor.echoes();
+            reply.map_err(|error| echoes.error(error)).and_then(|reply| echoes.reply(reply))
         });
         self.supervisor.calls.run(call).await
     }

@@ -441,10 +441,10 @@ impl Supervisor {
             .map_err(|_| timeout("the tool list was not complete in time"))??;
         let list = self.echoes().discovered(list);
         // Hashing thousands of tools is slow, so it runs on a blocking thread.
-        let hashed = tokio::task::spawn_blocking(move || (Forms::of(&list.tools), list)).await;
+        let hashed = tokio::task::spawn_blocking(move || (Forms::of(&list.offers), list)).await;
         let (forms, list) = hashed.map_err(|_| unavailable("reading the list was interrupted"))?;
         connection.set_forms(Some(forms), announced);
-        self.remainder.set_tools(&list.tools);
+        self.remainder.set_tools(&list.offers);
         Ok(list)
     }
 

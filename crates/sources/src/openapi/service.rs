@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
-use toolcrib_core::source::{Discovered, DiscoveredTool, SourceLimits};
+use toolcrib_core::source::{Discovered, DiscoveredOffer, SourceLimits};
 use url::Url;
 
 use super::{
@@ -118,17 +118,17 @@ impl Service {
         let operation = &mut callable.operation;
         // Everything else is in the tool itself, and would be stored twice.
         let raw = json!({ "method": operation.method, "path": operation.path });
-        let tool = DiscoveredTool {
+        let tool = DiscoveredOffer {
             name: operation.name.clone(),
             title: operation.title.take(),
             description: operation.description.take(),
             input_schema: Some(input),
             output_schema: output,
-            annotations: None,
             operation: Some(sent),
             raw,
+            ..DiscoveredOffer::default()
         };
-        self.discovered.tools.push(tool.into());
+        self.discovered.offers.push(tool.into());
         self.operations.insert(operation.name.clone(), callable);
     }
 }
@@ -343,9 +343,9 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         ReadSettings { selection: &selection, servers, configured: &configured, limits: &limits };
     let Some(document) = Document::of(bytes) else { return };
     let service = Service::read(&document, &settings);
-    assert_eq!(service.discovered.tools.len(), service.operations.len());
+    assert_eq!(service.discovered.offers.len(), service.operations.len());
     let hostile = json!("../../\u{0}?#&=\r\n%2e");
-    for tool in &service.discovered.tools {
+    for tool in &service.discovered.offers {
         let schema = tool.input_schema.as_ref().expect("every tool has one");
         let callable = &service.operations[&tool.name];
         let properties = schema["properties"].as_object().expect("it is an object");

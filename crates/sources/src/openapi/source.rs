@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use parking_lot::RwLock;
 use tokio_util::sync::DropGuard;
 use toolcrib_core::{
-    call::{Invocation, Outcome, UpstreamError},
+    call::{Invocation, Operation, Outcome, Reply, UpstreamError},
     catalog::Permit,
     descriptor::SourceKind,
     id::SourceId,
@@ -200,7 +200,7 @@ impl Shared {
         let (plan, limits) = (Arc::clone(&self.plan), self.context.limits.clone());
         let mut read = blocking(move || {
             let service = plan.read(&document, &limits);
-            let forms = Forms::of(&service.discovered.tools);
+            let forms = Forms::of(&service.discovered.offers);
             ReadDocument { service, forms, interrupted }
         })
         .await?;
@@ -292,8 +292,9 @@ impl Source for ConnectorSource {
         Ok(service.discovered)
     }
 
-    async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
-        self.shared.calls.run(pin!(self.shared.call(permit, &call))).await
+    async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {
+        let call = operation.into_tool_call()?;
+        self.shared.calls.run(pin!(self.shared.call(permit, &call))).await.map(Reply::Done)
     }
 
     fn status(&self) -> SourceStatus {

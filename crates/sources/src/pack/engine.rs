@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolcrib_core::{
-    call::{Invocation, Outcome, UpstreamError},
+    call::{Invocation, Reply, UpstreamError},
     catalog::Permit,
     source::pack::PackGrant,
 };
@@ -45,10 +45,10 @@ impl Engine {
         node: &PackNode,
         permit: &Permit,
         call: &Invocation,
-    ) -> Result<Outcome, UpstreamError> {
+    ) -> Result<Reply, UpstreamError> {
         match self {
             #[cfg(feature = "wasm")]
-            Self::Wasm(program) => program.call(&node.type_id, permit, call).await,
+            Self::Wasm(program) => program.call(&node.type_id, permit, call).await.map(Reply::Done),
             Self::Remote(remote) => remote.call(node, permit, call).await,
         }
     }

@@ -12,7 +12,7 @@ use toolcrib_core::{
     limit::Rate,
     names,
     source::{
-        DiscoveredTool,
+        DiscoveredOffer,
         pack::{PackGrant, PackVerification},
     },
 };
@@ -55,7 +55,7 @@ pub(crate) struct Pack {
 pub(crate) struct PackNode {
     pub(crate) type_id: String,
     /// The tool, named after the node or its action.
-    pub(crate) tool: DiscoveredTool,
+    pub(crate) tool: DiscoveredOffer,
     /// The declared request of a node without code.
     pub(crate) request: Option<Request>,
     /// Whether that request requires a credential.
@@ -246,13 +246,12 @@ fn pack_node(
             code => verify::integrity(code),
         },
     });
-    let tool = DiscoveredTool {
+    let tool = DiscoveredOffer {
         name: id.to_owned(),
         title: node.label.clone(),
         description: node.description.clone(),
         input_schema: input,
         output_schema: output,
-        annotations: None,
         operation: (node.request.is_some() || artifact.is_empty()).then(|| {
             json!({
                 "entry": manifest.runtime.entry,
@@ -261,6 +260,7 @@ fn pack_node(
             })
         }),
         raw,
+        ..DiscoveredOffer::default()
     };
     Ok(PackNode {
         type_id: id.to_owned(),

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, value::RawValue};
 use toolcrib_core::{
-    call::{Invocation, Outcome, UpstreamError},
+    call::{Invocation, Outcome, Reply, UpstreamError},
     catalog::Permit,
     id::SourceId,
     source::{HttpSpec, Source as _, SourceListener, SourceState, SourceStatus},
@@ -81,9 +81,9 @@ impl Remote {
         node: &PackNode,
         permit: &Permit,
         call: &Invocation,
-    ) -> Result<Outcome, UpstreamError> {
+    ) -> Result<Reply, UpstreamError> {
         match (&node.request, &self.mcp) {
-            (Some(request), _) => self.send(request, permit, call).await,
+            (Some(request), _) => self.send(request, permit, call).await.map(Reply::Done),
             (None, Some(mcp)) => mcp.call(&node.remote_name, None, permit, call.clone()).await,
             (None, None) => Err(unavailable("this node has no runtime")),
         }

@@ -9,11 +9,11 @@ use async_trait::async_trait;
 use parking_lot::RwLock;
 use tokio_util::sync::DropGuard;
 use toolcrib_core::{
-    call::{Invocation, Outcome, UpstreamError},
+    call::{Invocation, Operation, Reply, UpstreamError},
     catalog::Permit,
     descriptor::SourceKind,
     id::SourceId,
-    source::{Discovered, FormedTool, Source, SourceState, SourceStatus, pack::PackOffer},
+    source::{Discovered, FormedOffer, Source, SourceState, SourceStatus, pack::PackOffer},
 };
 use toolcrib_tasks::Policy;
 
@@ -48,7 +48,7 @@ struct Shared {
 struct LoadedPack {
     fingerprint: [u8; 32],
     pack: Pack,
-    tools: Vec<FormedTool>,
+    tools: Vec<FormedOffer>,
     forms: Forms,
     engine: Engine,
 }
@@ -101,14 +101,15 @@ impl Source for PackSource {
         let Pack { manifest, problems, rates, .. } = &loaded.pack;
         Ok(Discovered {
             version: Some(manifest.version.clone()),
-            tools: loaded.tools.clone(),
+            offers: loaded.tools.clone(),
             problems: problems.clone(),
             rates: rates.clone(),
             ..Discovered::default()
         })
     }
 
-    async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
+    async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {
+        let call = operation.into_tool_call()?;
         self.shared.calls.run(pin!(self.shared.call(permit, &call))).await
     }
 
@@ -185,12 +186,12 @@ impl Shared {
             actions::offer(&mut pack, self.context.credential.is_some())?;
         }
         let tools: Vec<_> =
-            pack.nodes.iter().map(|node| FormedTool::from(node.tool.clone())).collect();
+            pack.nodes.iter().map(|node| FormedOffer::from(node.tool.clone())).collect();
         let forms = Forms::of(&tools);
         Ok(Arc::new(LoadedPack { fingerprint, pack, tools, forms, engine }))
     }
 
-    async fn call(&self, permit: &Permit, call: &Invocation) -> Result<Outcome, UpstreamError> {
+    async fn call(&self, permit: &Permit, call: &Invocation) -> Result<Reply, UpstreamError> {
         let _slot = self.calls.slot(permit).await?;
         let loaded = self.loaded.read().clone();
         let loaded = loaded.ok_or_else(|| unavailable("the pack is not loaded"))?;

@@ -6,13 +6,13 @@ use serde_json::json;
 use toolcrib_core::{
     call::UpstreamErrorKind,
     pin::PinForm,
-    source::{FormedTool, SourceLimits, SourceState},
+    source::{FormedOffer, SourceLimits, SourceState},
 };
 use toolcrib_testkit::upstream::{Answers, FaultyHttp};
 
 use crate::rig::{Rig, faulty};
 
-fn by_name(tools: Vec<FormedTool>) -> HashMap<String, FormedTool> {
+fn by_name(tools: Vec<FormedOffer>) -> HashMap<String, FormedOffer> {
     tools.into_iter().map(|tool| (tool.name.clone(), tool)).collect()
 }
 
@@ -22,7 +22,7 @@ async fn a_list_with_malformed_tools_is_salvaged_tool_by_tool() {
     let rig = Rig::faulty(&["list=malformed"]);
     let discovered = rig.discover().await;
     let problems = discovered.problems.join("\n");
-    let names: Vec<_> = discovered.tools.iter().map(|tool| tool.name.as_str()).collect();
+    let names: Vec<_> = discovered.offers.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(
         names,
         [
@@ -45,7 +45,7 @@ async fn a_list_with_malformed_tools_is_salvaged_tool_by_tool() {
             "last"
         ]
     );
-    let tools = by_name(discovered.tools);
+    let tools = by_name(discovered.offers);
     for name in ["schemaless", "string-schema", "null-schema"] {
         assert_eq!(tools[name].input_schema, None, "{name}");
         assert!(problems.contains(&format!("tool `{name}`: inputSchema is")), "{problems}");
@@ -78,7 +78,7 @@ async fn a_list_with_malformed_tools_is_salvaged_tool_by_tool() {
 #[tokio::test]
 async fn nothing_of_a_tool_is_lost() {
     let rig = Rig::faulty(&["list=malformed"]);
-    let tools = by_name(rig.discover().await.tools);
+    let tools = by_name(rig.discover().await.offers);
     assert_eq!(
         tools["vendor"].raw.to_string(),
         r#"{"name":"vendor","description":"does vendor","inputSchema":{"type":"object","properties":{}},"x-vendor":{"b":1,"a":[1.0,12345678901234567890]}}"#
@@ -94,7 +94,7 @@ async fn a_wrong_header_annotation_hides_a_tool_where_headers_matter() {
         let server = FaultyHttp::start(Answers::Json, &[era, "list=malformed"]);
         let rig = Rig::http(&server.url());
         let discovered = rig.discover().await;
-        let listed = discovered.tools.iter().any(|tool| tool.name == "bad-header");
+        let listed = discovered.offers.iter().any(|tool| tool.name == "bad-header");
         assert_eq!(listed, !hidden, "{era}");
         let told = discovered.problems.iter().any(|p| p.contains("`bad-header` is left out"));
         assert_eq!(told, hidden, "{era}");
@@ -125,7 +125,7 @@ async fn a_list_that_does_not_end_is_ended() {
         let rig = Rig::stdio(words, limits.clone());
         let discovered = rig.discover().await;
         // The repeated list contains its second tool twice before the cursor repeats.
-        assert_eq!(discovered.tools.len(), tools, "{list}");
+        assert_eq!(discovered.offers.len(), tools, "{list}");
         assert!(discovered.problems.iter().any(|p| p.contains(why)), "{:?}", discovered.problems);
     }
 }
@@ -165,7 +165,7 @@ async fn a_tool_that_changed_with_the_session_does_not_run() {
     let server = FaultyHttp::start(Answers::Json, &["era=legacy", "list=turning"]);
     let rig = Rig::http(&server.url());
     let form = async || {
-        let tools = rig.discover().await.tools;
+        let tools = rig.discover().await.offers;
         PinForm::of(tools.iter().find(|tool| tool.name == "echo").unwrap()).digest
     };
     let before = form().await;
@@ -193,7 +193,7 @@ async fn a_tool_that_changed_with_the_session_does_not_run() {
 #[tokio::test]
 async fn a_tool_whose_change_was_announced_does_not_run() {
     let rig = Rig::faulty(&["listen=yes", "list=turning"]);
-    let tools = rig.discover().await.tools;
+    let tools = rig.discover().await.offers;
     let before = PinForm::of(tools.iter().find(|tool| tool.name == "echo").unwrap()).digest;
     for form in 1..4 {
         rig.call_pinned("echo", before, json!({})).await.unwrap();
@@ -221,7 +221,7 @@ async fn a_list_that_takes_too_long_is_a_timeout() {
 async fn tools_for_apps_and_for_tasks_are_left_out_with_a_note() {
     for era in ["era=modern", "era=legacy"] {
         let discovered = Rig::faulty(&[era, "list=apps"]).discover().await;
-        let names: Vec<_> = discovered.tools.iter().map(|tool| tool.name.as_str()).collect();
+        let names: Vec<_> = discovered.offers.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["echo", "add", "region"], "{era}");
         assert_eq!(discovered.problems, <[String; 0]>::default(), "{era}");
         assert_eq!(
@@ -281,7 +281,7 @@ async fn resources_that_cannot_be_counted_cost_nothing_else() {
         let rig = Rig::faulty(&["list=apps", &format!("more={more}")]);
         let line = not_offered(&rig).await;
         assert!(line.starts_with(said), "{more}: {line}");
-        assert_eq!(rig.discover().await.tools.len(), 3, "{more}");
+        assert_eq!(rig.discover().await.offers.len(), 3, "{more}");
         assert_eq!(rig.source.status().state, SourceState::Ready, "{more}");
     }
     let server = FaultyHttp::start(Answers::Json, &["list=apps", "more=forbidden"]);

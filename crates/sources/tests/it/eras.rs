@@ -30,7 +30,7 @@ async fn works(rig: &Rig, version: &str) {
     let discovered = rig.discover().await;
     assert_eq!(discovered.version.as_deref(), Some("4.5.6"), "{version}");
     assert_eq!(discovered.problems, [""; 0], "{version}");
-    let names: Vec<_> = discovered.tools.iter().map(|tool| tool.name.as_str()).collect();
+    let names: Vec<_> = discovered.offers.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["echo", "add", "progress", "slow", "region"], "{version}");
     let echoed = rig.call("echo", json!({ "text": "héllo" })).await;
     assert_eq!(text(&echoed), r#"{"text":"héllo"}"#, "{version}");
@@ -129,7 +129,7 @@ async fn modern_requests_say_in_headers_and_meta_what_they_must() {
 async fn the_sdk_accepts_the_headers_that_repeat_arguments() {
     let server = GoodHttp::start(Eras::Modern);
     let rig = Rig::http(&server.url());
-    let tools = rig.discover().await.tools;
+    let tools = rig.discover().await.offers;
     let region = tools.into_iter().find(|tool| tool.name == "region").unwrap();
     for place in ["eu-west", "Zürich", " edge "] {
         let invocation = crate::rig::invocation(json!({ "region": place }));

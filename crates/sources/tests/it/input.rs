@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use toolcrib_core::call::{
-    Ask, CallerInput, Outcome, UpstreamError, UpstreamErrorKind, input::MAX_STATE,
+    CallerInput, Outcome, Question, Reply, UpstreamError, UpstreamErrorKind, input::MAX_STATE,
 };
 use toolcrib_testkit::upstream::{Answers, FaultyHttp};
 
@@ -16,26 +16,33 @@ async fn ask(
     rig: &Rig,
     arguments: Value,
     input: Option<CallerInput>,
-) -> Result<Outcome, UpstreamError> {
+) -> Result<Reply, UpstreamError> {
     rig.ready().await;
     let mut call = invocation(arguments);
     call.input = input;
-    rig.invoke("question", None, call).await
+    rig.ask("question", call).await
 }
 
-/// Returns the input request for the caller.
-fn input_request(result: Result<Outcome, UpstreamError>) -> Ask {
-    let error = result.expect_err("the upstream should request input");
-    *error
-        .ask
-        .unwrap_or_else(|| panic!("no input is requested: {} {}", error.kind.code(), error.detail))
+/// Returns the question for the caller.
+fn question(result: Result<Reply, UpstreamError>) -> Question {
+    match result.expect("the upstream replies") {
+        Reply::NeedsInput(question) => question,
+        Reply::Done(outcome) => panic!("no input is requested: {}", text(&outcome)),
+    }
+}
+
+fn done(result: Result<Reply, UpstreamError>) -> Outcome {
+    match result.expect("the upstream replies") {
+        Reply::Done(outcome) => outcome,
+        Reply::NeedsInput(question) => panic!("input is requested: {question:?}"),
+    }
 }
 
 async fn two_rounds(rig: &Rig) {
     let mut input = declaring(json!({
         "elicitation": { "form": {} }, "roots": { "listChanged": true }, "tasks": {}, "sampling": 7,
     }));
-    let Ask::Input(first) = input_request(ask(rig, json!({}), Some(input.clone())).await) else {
+    let Question::Input(first) = question(ask(rig, json!({}), Some(input.clone())).await) else {
         panic!()
     };
     assert_eq!(first.state().unwrap().get(), "\"c3RhdGU=.1\"");
@@ -45,7 +52,7 @@ async fn two_rounds(rig: &Rig) {
     let answers = json!({ "name": { "action": "accept", "content": { "name": "Ann", "n": 1.0 } } });
     input.responses = answers.as_object().cloned();
     input.state = Some("c3RhdGU=.1".to_owned());
-    let second = ask(rig, json!({}), Some(input)).await.unwrap();
+    let second = done(ask(rig, json!({}), Some(input)).await);
     let sent: Value = serde_json::from_str(&text(&second)).unwrap();
     assert_eq!(sent["inputResponses"], answers);
     assert_eq!(sent["requestState"], "c3RhdGU=.1");
@@ -65,12 +72,11 @@ async fn input_requests_and_answers_pass_unchanged_on_both_transports() {
 async fn capabilities_are_declared_for_one_call_only() {
     let server = FaultyHttp::start(Answers::Events, &["era=modern"]);
     let rig = Rig::http(&server.url());
-    input_request(ask(&rig, json!({}), Some(declaring(json!({ "elicitation": {} })))).await);
+    question(ask(&rig, json!({}), Some(declaring(json!({ "elicitation": {} })))).await);
     let nobody = ask(&rig, json!({}), None).await.unwrap_err();
     assert_eq!(nobody.kind, UpstreamErrorKind::InputRequired);
-    assert!(nobody.ask.is_none());
     let other = ask(&rig, json!({}), Some(declaring(json!({ "sampling": {} })))).await.unwrap_err();
-    assert_eq!((other.kind, other.ask.is_none()), (UpstreamErrorKind::InputRequired, true));
+    assert_eq!(other.kind, UpstreamErrorKind::InputRequired);
     let declared: Vec<Value> = server
         .received_method("tools/call")
         .iter()
@@ -113,10 +119,11 @@ async fn malformed_input_requests_reach_no_caller() {
         let arguments = json!({ "kind": "result", "result": result });
         for input in [None, Some(all.clone())] {
             match ask(&rig, arguments.clone(), input).await {
-                Ok(outcome) => assert!(outcome.is_error, "{result:.90}"),
+                Ok(Reply::Done(outcome)) => assert!(outcome.is_error, "{result:.90}"),
+                Ok(Reply::NeedsInput(question)) => panic!("{result:.90}: {question:?}"),
                 Err(error) => {
                     assert_eq!(error.kind, UpstreamErrorKind::Protocol, "{result:.90}");
-                    assert!(error.ask.is_none() && !error.detail.contains("roots/list"));
+                    assert!(!error.detail.contains("roots/list"));
                 }
             }
         }
@@ -126,8 +133,8 @@ async fn malformed_input_requests_reach_no_caller() {
     let mut call = invocation(json!({ "kind": "result", "result": large.to_string() }));
     call.input = Some(all);
     call.max_result_bytes = 1024;
-    let error = rig.invoke("question", None, call).await.unwrap_err();
-    assert_eq!((error.kind, error.ask.is_none()), (UpstreamErrorKind::TooLarge, true));
+    let error = rig.ask("question", call).await.unwrap_err();
+    assert_eq!(error.kind, UpstreamErrorKind::TooLarge);
 }
 
 #[tokio::test]
@@ -135,7 +142,7 @@ async fn an_upstream_of_the_handshake_era_cannot_request_input() {
     let rig = Rig::faulty(&["era=legacy"]);
     let mut input = declaring(json!({ "elicitation": {} }));
     let error = ask(&rig, json!({}), Some(input.clone())).await.unwrap_err();
-    assert_eq!((error.kind, error.ask.is_none()), (UpstreamErrorKind::Protocol, true));
+    assert_eq!(error.kind, UpstreamErrorKind::Protocol);
     // Such an upstream is never sent input responses, so it repeats its request.
     input.responses = Some(Map::new());
     let error = ask(&rig, json!({}), Some(input)).await.unwrap_err();
@@ -150,8 +157,8 @@ async fn a_missing_capability_is_named_to_callers_that_can_declare_it() {
         let want = |wanted: Value| json!({ "kind": "want", "wanted": wanted });
         let sampling = json!({ "sampling": {} });
         let modern = Some(CallerInput::default());
-        let Ask::Capabilities(wanted) =
-            input_request(ask(rig, want(sampling.clone()), modern.clone()).await)
+        let Question::Capabilities(wanted) =
+            question(ask(rig, want(sampling.clone()), modern.clone()).await)
         else {
             panic!()
         };
@@ -162,8 +169,7 @@ async fn a_missing_capability_is_named_to_callers_that_can_declare_it() {
             (json!(["sampling"]), modern),
         ] {
             let error = ask(rig, want(wanted), input).await.unwrap_err();
-            let expected = (UpstreamErrorKind::CapabilityRequired, true);
-            assert_eq!((error.kind, error.ask.is_none()), expected);
+            assert_eq!(error.kind, UpstreamErrorKind::CapabilityRequired);
         }
     }
 }
@@ -172,7 +178,7 @@ async fn a_missing_capability_is_named_to_callers_that_can_declare_it() {
 async fn a_state_that_the_upstream_does_not_take_is_an_error_of_the_round() {
     let rig = Rig::faulty(&["era=modern"]);
     let input = CallerInput { state: Some("spoiled".to_owned()), ..CallerInput::default() };
-    let Ask::Rejected(words) = input_request(ask(&rig, json!({}), Some(input)).await) else {
+    let Question::Rejected(words) = question(ask(&rig, json!({}), Some(input)).await) else {
         panic!()
     };
     assert_eq!(words, "the state is not ours");

@@ -5,20 +5,18 @@ use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 use toolcrib_core::{
-    arguments::ArgumentCheck,
     authorize::{CallContext, ScopeAuthorizer},
     call::{
-        CallInput, Invocation, Outcome, Progress, ProgressSink, UpstreamError, UpstreamErrorKind,
+        CallInput, Invocation, Operation, Outcome, Progress, ProgressSink, Reply, UpstreamError,
+        UpstreamErrorKind,
     },
     canonical::Digest,
-    catalog::{Entry, Generation, Permit, Tenants, WireCache},
+    catalog::{Entry, Generation, Permit},
     clock::{Clock, Timestamp},
     credential::{CredentialRef, CredentialStore, Secret},
-    descriptor::{Auth, SafetyTier, SourceKind, ToolDescriptor},
+    descriptor::{Auth, SafetyTier, SourceKind},
     egress::{AllowList, EgressTrail},
-    event::Transport,
     id::{CallId, PrincipalId, RunId, SourceId, TenantId},
-    names,
     principal::{AuthMethod, Principal},
     schema::Schema,
     scope::ScopeSet,
@@ -230,7 +228,7 @@ impl Rig {
     }
 
     pub(crate) async fn names(&self) -> Vec<String> {
-        self.discover().await.tools.into_iter().map(|tool| tool.into_tool().name).collect()
+        self.discover().await.offers.into_iter().map(|tool| tool.into_offer().name).collect()
     }
 
     /// Calls a tool that must succeed.
@@ -255,7 +253,7 @@ impl Rig {
         arguments: Value,
     ) -> Result<Outcome, UpstreamError> {
         let permit = permit(tool, None, Some(pinned));
-        self.source.invoke(&permit, invocation(arguments)).await
+        self.serve(&permit, invocation(arguments)).await.map(outcome)
     }
 
     pub(crate) async fn fails(&self, tool: &str, arguments: Value) -> UpstreamErrorKind {
@@ -268,9 +266,28 @@ impl Rig {
         schema: Option<Value>,
         invocation: Invocation,
     ) -> Result<Outcome, UpstreamError> {
-        let permit = permit(tool, schema, None);
-        let call = self.source.invoke(&permit, invocation);
-        tokio::time::timeout(PATIENCE, call).await.expect("a call never hangs")
+        self.serve(&permit(tool, schema, None), invocation).await.map(outcome)
+    }
+
+    /// Calls a tool that may ask its caller.
+    pub(crate) async fn ask(
+        &self,
+        tool: &str,
+        invocation: Invocation,
+    ) -> Result<Reply, UpstreamError> {
+        self.serve(&permit(tool, None, None), invocation).await
+    }
+
+    async fn serve(&self, permit: &Permit, call: Invocation) -> Result<Reply, UpstreamError> {
+        let served = self.source.serve(permit, Operation::CallTool(call));
+        tokio::time::timeout(PATIENCE, served).await.expect("a call never hangs")
+    }
+}
+
+fn outcome(reply: Reply) -> Outcome {
+    match reply {
+        Reply::Done(outcome) => outcome,
+        Reply::NeedsInput(question) => panic!("the upstream asks: {question:?}"),
     }
 }
 
@@ -306,29 +323,11 @@ pub(crate) fn invocation(arguments: Value) -> Invocation {
 
 fn permit(tool: &str, schema: Option<Value>, pinned: Option<Digest>) -> Permit {
     let source = SourceId::parse("crib").unwrap();
-    let id = names::tool_id(SourceKind::Mcp, &source, tool).unwrap();
-    let mut descriptor = ToolDescriptor::new(id.as_str(), SourceKind::Mcp, SafetyTier::Read);
-    descriptor.auth = Some(Auth { scopes: Some(Vec::new()), credential_ref: None });
-    descriptor.input_schema = schema.and_then(|schema| Schema::try_from(&schema).ok());
-    let entry = Entry {
-        tool: descriptor,
-        id,
-        names: names::names(&source, tool, None),
-        source,
-        upstream_name: tool.to_owned(),
-        tenants: Tenants::All,
-        transport: Transport::Mcp,
-        rate: None,
-        quota: None,
-        timeout: PATIENCE,
-        annotations: None,
-        consent: toolcrib_core::approval::Consent::default(),
-        arguments: ArgumentCheck::compile(None).unwrap(),
-        digest: None,
-        program: None,
-        pinned,
-        wire: WireCache::default(),
-    };
+    let mut entry = Entry::new(SourceKind::Mcp, &source, tool, SafetyTier::Read).unwrap();
+    entry.tool.auth = Some(Auth { scopes: Some(Vec::new()), credential_ref: None });
+    entry.tool.input_schema = schema.and_then(|schema| Schema::try_from(&schema).ok());
+    entry.timeout = PATIENCE;
+    entry.pinned = pinned;
     let principal = Principal {
         id: PrincipalId::parse("tester").unwrap(),
         tenant: TenantId::parse("tenant").unwrap(),

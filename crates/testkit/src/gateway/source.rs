@@ -10,7 +10,7 @@ use chrono::DateTime;
 use parking_lot::Mutex;
 use serde_json::json;
 use toolcrib_core::{
-    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    call::{Operation, Reply, UpstreamError, UpstreamErrorKind},
     catalog::Permit,
     descriptor::SourceKind,
     id::SourceId,
@@ -191,15 +191,18 @@ impl Source for Running {
     }
 
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
-        let tools = self.tools.lock().iter().map(|tool| tool.discovered().into()).collect();
-        Ok(Discovered { version: self.version.clone(), tools, ..Discovered::default() })
+        let offers = self.tools.lock().iter().map(|tool| tool.discovered().into()).collect();
+        Ok(Discovered { version: self.version.clone(), offers, ..Discovered::default() })
     }
 
-    async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
-        let name = &permit.entry().upstream_name;
-        let tool = self.tools.lock().iter().find(|tool| tool.name == *name).cloned();
+    async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {
+        let entry = permit.entry();
+        let is_meant = |tool: &&TestTool| {
+            tool.offer.kind() == entry.offer.kind() && tool.name == entry.upstream_name
+        };
+        let tool = self.tools.lock().iter().find(is_meant).cloned();
         match tool {
-            Some(tool) => tool.run(call).await,
+            Some(tool) => tool.run(operation.invocation().clone()).await,
             None => Err(UpstreamError::new(UpstreamErrorKind::Refused, "the tool is gone")),
         }
     }

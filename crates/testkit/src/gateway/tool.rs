@@ -11,11 +11,12 @@ use std::{
 
 use serde_json::{Map, Value, json};
 use toolcrib_core::{
-    call::{Invocation, Outcome, UpstreamError},
-    source::DiscoveredTool,
+    call::{Invocation, Outcome, Reply, UpstreamError},
+    offer::Offer,
+    source::DiscoveredOffer,
 };
 
-type ToolFuture = Pin<Box<dyn Future<Output = Result<Outcome, UpstreamError>> + Send>>;
+type ToolFuture = Pin<Box<dyn Future<Output = Result<Reply, UpstreamError>> + Send>>;
 type Run = Arc<dyn Fn(Invocation) -> ToolFuture + Send + Sync>;
 
 /// The description and the behaviour of a tool. By default it has no scope of its own (so it needs
@@ -23,8 +24,9 @@ type Run = Arc<dyn Fn(Invocation) -> ToolFuture + Send + Sync>;
 #[derive(Clone)]
 pub struct TestTool {
     pub(super) name: String,
+    pub(super) offer: Offer,
     rule: String,
-    described: DiscoveredTool,
+    described: DiscoveredOffer,
     run: Run,
     pub(super) runs: Arc<AtomicUsize>,
 }
@@ -32,24 +34,25 @@ pub struct TestTool {
 impl TestTool {
     /// Creates a tool called `name`.
     pub fn new(name: &str) -> Self {
-        let described = DiscoveredTool {
-            name: name.to_owned(),
-            title: None,
-            description: None,
-            input_schema: None,
-            output_schema: None,
-            annotations: None,
-            operation: None,
-            raw: Value::Null,
-        };
+        let described = DiscoveredOffer { name: name.to_owned(), ..DiscoveredOffer::default() };
         let tool = Self {
             name: name.to_owned(),
+            offer: Offer::Tool,
             rule: String::new(),
             described,
             run: Arc::new(|_| unreachable!("replaced below")),
             runs: Arc::default(),
         };
         tool.answers(|arguments| Outcome::text(&Value::Object(arguments).to_string(), false))
+    }
+
+    /// Offers it as a prompt or a resource instead of a tool. Rules apply to it by its name, as to a
+    /// tool.
+    #[must_use]
+    pub fn offered_as(mut self, offer: Offer) -> Self {
+        self.described.offer = offer.clone();
+        self.offer = offer;
+        self
     }
 
     /// Sets the description.
@@ -116,10 +119,23 @@ impl TestTool {
 
     /// Sets the behaviour of a tool that takes time or fails at its source.
     #[must_use]
-    pub fn runs_as<F, R>(mut self, run: F) -> Self
+    pub fn runs_as<F, R>(self, run: F) -> Self
     where
         F: Fn(Invocation) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Outcome, UpstreamError>> + Send + 'static,
+    {
+        self.replies_as(move |call| {
+            let outcome = run(call);
+            async move { outcome.await.map(Reply::Done) }
+        })
+    }
+
+    /// Sets the behaviour of a tool that may ask its caller.
+    #[must_use]
+    pub fn replies_as<F, R>(mut self, run: F) -> Self
+    where
+        F: Fn(Invocation) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Reply, UpstreamError>> + Send + 'static,
     {
         self.run = Arc::new(move |call| Box::pin(run(call)));
         self
@@ -133,13 +149,13 @@ impl TestTool {
         format!("[source.tools.{}]\n{}", json!(self.name), self.rule)
     }
 
-    pub(super) fn discovered(&self) -> DiscoveredTool {
+    pub(super) fn discovered(&self) -> DiscoveredOffer {
         let tool = &self.described;
         let raw = json!({
             "name": tool.name, "description": tool.description, "inputSchema": tool.input_schema,
             "outputSchema": tool.output_schema, "annotations": tool.annotations,
         });
-        DiscoveredTool { raw, ..tool.clone() }
+        DiscoveredOffer { raw, ..tool.clone() }
     }
 
     pub(super) fn run(&self, call: Invocation) -> ToolFuture {

@@ -155,7 +155,10 @@ fn refused(error: &CallError, name: &str, run: &RunId) -> Response {
             }
             failed(&text)
         }
-        CallError::Upstream(_) | CallError::Cancelled | CallError::Internal => failed(&words),
+        CallError::Upstream(_)
+        | CallError::NeedsInput(_)
+        | CallError::Cancelled
+        | CallError::Internal => failed(&words),
     };
     respond::with_retry_after(response, call_error::retry_after(error))
 }

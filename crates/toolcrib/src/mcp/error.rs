@@ -4,7 +4,7 @@
 
 use axum::http::StatusCode;
 use serde_json::json;
-use toolcrib_core::call::{Ask, CallError, InputRequired, UpstreamError};
+use toolcrib_core::call::{CallError, InputRequired, Question};
 use toolcrib_mcp::{code, message::RpcError, revision::Era};
 
 use crate::call_error;
@@ -97,13 +97,13 @@ impl<'a> Refusal<'a> {
         let with_details =
             |rpc| Self::Error(RpcError { data: call_error::details(error).map(Box::new), ..rpc });
         match error {
-            CallError::Upstream(UpstreamError { ask: Some(ask), .. }) => match &**ask {
-                Ask::Input(input) => Self::Input(input),
-                Ask::Capabilities(wanted) => Self::Error(
+            CallError::NeedsInput(question) => match &**question {
+                Question::Input(input) => Self::Input(input),
+                Question::Capabilities(wanted) => Self::Error(
                     RpcError::new(code::MISSING_CAPABILITY, message)
                         .with_data(json!({ "requiredCapabilities": wanted })),
                 ),
-                Ask::Rejected(words) => {
+                Question::Rejected(words) => {
                     Self::Error(RpcError::new(code::INVALID_PARAMS, words.clone()))
                 }
             },

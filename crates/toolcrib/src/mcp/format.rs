@@ -194,38 +194,14 @@ fn upstream_title(entry: &Entry) -> Option<&str> {
 mod tests {
     use std::time::Duration;
 
-    use toolcrib_core::{
-        arguments::ArgumentCheck,
-        catalog::{Tenants, WireCache},
-        descriptor::{SourceKind, ToolDescriptor},
-        event::Transport,
-        id::{SourceId, ToolId},
-        names,
-    };
+    use toolcrib_core::{descriptor::SourceKind, id::SourceId};
 
     use super::*;
 
     fn entry(change: impl FnOnce(&mut Entry)) -> Entry {
         let source = SourceId::parse("files").unwrap();
-        let mut entry = Entry {
-            tool: ToolDescriptor::new("mcp:files.read", SourceKind::Mcp, SafetyTier::Write),
-            id: ToolId::parse("mcp:files.read").unwrap(),
-            names: names::names(&source, "read", None),
-            source,
-            upstream_name: "read".to_owned(),
-            tenants: Tenants::All,
-            transport: Transport::Mcp,
-            rate: None,
-            quota: None,
-            timeout: Duration::from_secs(1),
-            annotations: None,
-            consent: toolcrib_core::approval::Consent::default(),
-            arguments: ArgumentCheck::compile(None).unwrap(),
-            digest: None,
-            program: None,
-            pinned: None,
-            wire: WireCache::default(),
-        };
+        let mut entry = Entry::new(SourceKind::Mcp, &source, "read", SafetyTier::Write).unwrap();
+        entry.timeout = Duration::from_secs(1);
         change(&mut entry);
         entry
     }

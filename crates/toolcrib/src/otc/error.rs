@@ -163,6 +163,7 @@ pub(super) fn refused_call(marker: Marker, error: &CallError) -> Response {
         CallError::NotAccountable(_)
         | CallError::ApprovalRequired { .. }
         | CallError::ApprovalRejected { .. }
+        | CallError::NeedsInput(_)
         | CallError::Cancelled
         | CallError::Internal => body.answer(status),
     }

@@ -17,6 +17,7 @@ mod jwt;
 mod keys;
 mod linked_page;
 mod no_oracle;
+mod offers;
 mod openwop;
 mod openwop2;
 mod ops;

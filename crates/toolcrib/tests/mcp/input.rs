@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json, value::RawValue};
 use toolcrib::core::call::{
-    Ask, CallerInput, InputRequired, Invocation, Outcome, UpstreamError, UpstreamErrorKind,
+    CallerInput, InputRequired, Invocation, Outcome, Question, Reply, UpstreamError,
+    UpstreamErrorKind,
 };
 use toolcrib_testkit::gateway::{Actor, TestGateway, TestTool};
 
@@ -22,17 +23,18 @@ fn raw(text: &str) -> Box<RawValue> {
 }
 
 /// Handles `call` like the MCP source, without the wire.
-fn answer(call: &Invocation) -> Result<Outcome, UpstreamError> {
+fn answer(call: &Invocation) -> Result<Reply, UpstreamError> {
     if let Some(input) = call.input.as_ref().filter(|input| input.round().is_some()) {
         let CallerInput { capabilities, responses, state, .. } = input;
         if state.as_deref() == Some("spoiled") {
-            return Err(UpstreamError::asking(Ask::Rejected("the state is not ours".to_owned())));
+            let words = "the state is not ours".to_owned();
+            return Ok(Reply::NeedsInput(Question::Rejected(words)));
         }
         let sent = json!({ "capabilities": capabilities, "responses": responses, "state": state });
-        return Ok(Outcome::text(&sent.to_string(), false));
+        return Ok(Outcome::text(&sent.to_string(), false).into());
     }
     match InputRequired::read(Some(&raw(REQUESTS)), Some(&raw(STATE)), call.input.as_ref()) {
-        Ok(input) => Err(UpstreamError::asking(Ask::Input(input))),
+        Ok(input) => Ok(Reply::NeedsInput(Question::Input(input))),
         Err(_) => Err(UpstreamError::new(UpstreamErrorKind::InputRequired, "undeclared")),
     }
 }
@@ -40,10 +42,10 @@ fn answer(call: &Invocation) -> Result<Outcome, UpstreamError> {
 async fn gateway() -> TestGateway {
     let wants = |call: Invocation| async move {
         let wanted = json!({ "sampling": {} });
-        Err(match call.input.as_ref().and_then(|_| Ask::capabilities(&wanted)) {
-            Some(ask) => UpstreamError::asking(ask),
-            None => UpstreamError::new(UpstreamErrorKind::CapabilityRequired, "undeclared"),
-        })
+        let question = call.input.as_ref().and_then(|_| Question::capabilities(&wanted));
+        question
+            .map(Reply::NeedsInput)
+            .ok_or_else(|| UpstreamError::new(UpstreamErrorKind::CapabilityRequired, "undeclared"))
     };
     let text = json!({ "type": "object", "properties": { "text": { "type": "string" } } });
     TestGateway::builder()
@@ -52,14 +54,14 @@ async fn gateway() -> TestGateway {
                 .scopes([])
                 .input(text)
                 .output(json!({ "type": "object", "required": ["never"] }))
-                .runs_as(|call| async move { answer(&call) }),
+                .replies_as(|call| async move { answer(&call) }),
         )
-        .tool(TestTool::new("wants").scopes([]).runs_as(wants))
+        .tool(TestTool::new("wants").scopes([]).replies_as(wants))
         .tool(
             TestTool::new("rare")
                 .scopes([])
                 .rule("rate = \"1/h\"")
-                .runs_as(|call| async move { answer(&call) }),
+                .replies_as(|call| async move { answer(&call) }),
         )
         .start()
         .await
@@ -252,7 +254,7 @@ async fn a_grant_of_a_round_is_for_its_answers_alone() {
             TestTool::new("pay")
                 .scopes([])
                 .rule("approval = \"always\"")
-                .runs_as(|call| async move { answer(&call) }),
+                .replies_as(|call| async move { answer(&call) }),
         )
         .start()
         .await;

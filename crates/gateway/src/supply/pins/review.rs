@@ -16,7 +16,7 @@ use toolcrib_core::{
     store::StoreError,
 };
 
-use super::{approved, tool_id};
+use super::{approved, offer_id};
 use crate::{
     assembly::{classify, pinned::remedy},
     config::{PinMode, SourceConfig},
@@ -189,7 +189,7 @@ impl PinReview<'_> {
         for source in self.sources() {
             let book = self.pins.book(&source.spec.id).await?;
             let named = |name: &&String| {
-                let id = tool_id(source, name).is_some_and(|id| id.as_str() == tool);
+                let id = offer_id(source, name).is_some_and(|id| id.as_str() == tool);
                 let names = names_of(source, name);
                 (id || names.wire == tool || names.otc == otc) && self.shows(source, name)
             };
@@ -215,7 +215,7 @@ impl PinReview<'_> {
         for (index, PinWish { tool, digest, earlier }) in wanted.iter().enumerate() {
             let named = self.find(tool).await?;
             let Some((source, name)) = named else { return Err(PinError::Unknown(index)) };
-            let Some(id) = tool_id(source, &name) else { return Err(PinError::Unknown(index)) };
+            let Some(id) = offer_id(source, &name) else { return Err(PinError::Unknown(index)) };
             found.push((source, id));
             let (source, digest, earlier) = (source.spec.id.clone(), *digest, *earlier);
             choices.push(PinChoice { source, tool: name, digest, earlier });
@@ -252,7 +252,7 @@ impl PinReview<'_> {
             (None, _) => PinState::New,
         };
         Some(PinReport {
-            tool_id: tool_id(source, &pin.tool)?,
+            tool_id: offer_id(source, &pin.tool)?,
             source_id: source.spec.id.clone(),
             upstream_name: pin.tool.clone(),
             name: names_of(source, &pin.tool).wire,

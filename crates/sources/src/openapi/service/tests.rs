@@ -16,7 +16,7 @@ fn read(document: &Value, limits: &SourceLimits) -> Service {
 fn names(document: &Value) -> Vec<String> {
     let service = read(document, &SourceLimits::default());
     assert_eq!(service.discovered.problems, [""; 0]);
-    service.discovered.tools.iter().map(|tool| tool.name.clone()).collect()
+    service.discovered.offers.iter().map(|tool| tool.name.clone()).collect()
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn unusable_operations_are_left_out_and_reported() {
         "x-other": { "get": {} },
     } });
     let service = read(&document, &SourceLimits::default());
-    assert_eq!(service.discovered.tools.len(), 1);
+    assert_eq!(service.discovered.offers.len(), 1);
     assert_eq!(service.discovered.problems.len(), 8, "{:#?}", service.discovered.problems);
 }
 
@@ -70,7 +70,7 @@ fn arguments_that_would_share_a_name_get_their_place() {
         "requestBody": { "content": { "text/plain": {} } },
     } } } });
     let service = read(&document, &SourceLimits::default());
-    let schema = service.discovered.tools[0].input_schema.as_ref().unwrap();
+    let schema = service.discovered.offers[0].input_schema.as_ref().unwrap();
     let arguments: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
     assert_eq!(arguments, ["id", "id_query", "body_query", "id_header", "id_cookie", "body"]);
     assert_eq!(schema["required"], json!(["id"]));
@@ -107,8 +107,8 @@ fn schemas_over_the_limit_are_cut_fairly() {
     let whole = |limit: usize| -> Vec<bool> {
         let limits = SourceLimits { max_list_bytes: limit, ..SourceLimits::default() };
         let service = read(&document, &limits);
-        assert!(service.discovered.tools.len() == 3, "all of them can be called");
-        let tools = service.discovered.tools.iter();
+        assert!(service.discovered.offers.len() == 3, "all of them can be called");
+        let tools = service.discovered.offers.iter();
         tools
             .map(|tool| {
                 let definitions = &tool.input_schema.as_ref().unwrap()["$defs"];
@@ -122,7 +122,7 @@ fn schemas_over_the_limit_are_cut_fairly() {
 
     let limits = SourceLimits { max_tools: 2, ..SourceLimits::default() };
     let service = read(&document, &limits);
-    assert_eq!(service.discovered.tools.len(), 2);
+    assert_eq!(service.discovered.offers.len(), 2);
     assert!(service.discovered.problems[0].contains("choose with `operations`"));
 }
 
@@ -143,7 +143,7 @@ fn what_the_document_says_about_a_request_is_part_of_the_form() {
             ReadSettings { selection: &selection, servers, configured: &configured, limits };
         let document = Document::of(document.to_string().as_bytes()).unwrap();
         let service = Service::read(&document, &settings);
-        toolcrib_core::pin::PinForm::of(&service.discovered.tools[0]).digest
+        toolcrib_core::pin::PinForm::of(&service.discovered.offers[0]).digest
     };
     let (here, there) = ("https://a.example", "https://b.example");
     let first = document(json!({ "/items": item("get", "query", "form") }), here);
@@ -271,7 +271,7 @@ fn the_files_of_a_composed_multipart_body_are_bytes() {
         service.discovered.problems,
         ["POST /f: the form field `file` is sent without `X-Part`"]
     );
-    let input = service.discovered.tools[0].input_schema.as_ref().unwrap();
+    let input = service.discovered.offers[0].input_schema.as_ref().unwrap();
     assert_eq!(
         input["properties"]["body"]["description"],
         "Base64 of the bytes of files, or `data:TYPE;name=NAME;base64,` and base64: `file` \
@@ -426,7 +426,7 @@ fn operations_of_3_2_are_tools_or_problems() {
         "/gone": { "additionalOperations": { "LINK": { "$ref": "#/nothing" } } },
     } });
     let service = read(&document, &SourceLimits::default());
-    let names: Vec<_> = service.discovered.tools.iter().map(|tool| tool.name.as_str()).collect();
+    let names: Vec<_> = service.discovered.offers.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["query_items", "copy", "other", "lock_items"]);
     assert_eq!(
         service.discovered.problems,
@@ -534,7 +534,7 @@ fn maps_and_lists_may_be_references_too() {
         "x-properties": { "n": { "type": "string", "nullable": true }, "id": { "readOnly": true } },
     });
     let service = read(&document, &SourceLimits::default());
-    let tool = &service.discovered.tools[0];
+    let tool = &service.discovered.offers[0];
     let input = tool.input_schema.as_ref().unwrap();
     let properties = json!({ "n": { "type": ["string", "null"] }, "id": { "readOnly": true } });
     assert_eq!(
@@ -567,7 +567,7 @@ fn nothing_becomes_an_operation_without_its_arguments() {
         ] } },
     } });
     let service = read(&document, &SourceLimits::default());
-    assert_eq!(service.discovered.tools.len(), 0);
+    assert_eq!(service.discovered.offers.len(), 0);
     assert_eq!(
         service.discovered.problems,
         [
@@ -602,7 +602,7 @@ fn names_of_arguments_that_can_stay_are_kept() {
         { "name": long, "in": "query" },
     ] } } } });
     let service = read(&document, &SourceLimits::default());
-    let properties = &service.discovered.tools[0].input_schema.as_ref().unwrap()["properties"];
+    let properties = &service.discovered.offers[0].input_schema.as_ref().unwrap()["properties"];
     let names: Vec<_> = properties.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(names, ["a_query", "a", &long]);
     assert_eq!(properties["a_query"]["description"], "Sent as `a[]` in the query.");
@@ -613,7 +613,7 @@ fn names_of_arguments_that_can_stay_are_kept() {
     let document =
         json!({ "openapi": "3.1.0", "paths": { "/a": { "get": { "parameters": same } } } });
     let service = read(&document, &SourceLimits::default());
-    let properties = &service.discovered.tools[0].input_schema.as_ref().unwrap()["properties"];
+    let properties = &service.discovered.offers[0].input_schema.as_ref().unwrap()["properties"];
     let properties = properties.as_object().unwrap();
     assert!(properties.len() == 150 && properties.keys().all(|name| name.len() <= 64));
 }

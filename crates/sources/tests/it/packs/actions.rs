@@ -36,10 +36,10 @@ async fn actions_are_nodes_under_their_own_titles() {
     let found = rig.discover().await;
     assert_eq!(rig.source.kind(), SourceKind::Connector);
     let tools: Vec<_> =
-        found.tools.iter().map(|tool| (tool.name.as_str(), tool.title.as_deref())).collect();
+        found.offers.iter().map(|tool| (tool.name.as_str(), tool.title.as_deref())).collect();
     assert_eq!(tools, [("cron-next", Some("When next")), ("json-diff", Some("Compare"))]);
-    assert!(found.tools[0].input_schema.is_some(), "those of the node");
-    assert_eq!(found.tools[0].annotations, Some(json!({ "idempotentHint": true })));
+    assert!(found.offers[0].input_schema.is_some(), "those of the node");
+    assert_eq!(found.offers[0].annotations, Some(json!({ "idempotentHint": true })));
     assert_eq!(found.rates.len(), 1);
     assert_eq!(found.rates["cron-next"], "3/m".parse().unwrap());
     assert_eq!(found.problems.len(), 2, "{:?}", found.problems);

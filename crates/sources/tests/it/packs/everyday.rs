@@ -14,9 +14,9 @@ async fn the_pack_of_the_tree_compares_documents_and_knows_when() {
     let rig = Rig::pack(spec(&everyday()), SourceLimits::default());
     let found = rig.discover().await;
     assert_eq!((found.version.as_deref(), &found.problems[..]), (Some("1.0.0"), &[][..]));
-    let names: Vec<_> = found.tools.iter().map(|tool| tool.name.as_str()).collect();
+    let names: Vec<_> = found.offers.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, [DIFF, CRON]);
-    let tool = &found.tools[0];
+    let tool = &found.offers[0];
     assert_eq!(tool.title.as_deref(), Some("JSON diff"));
     assert_eq!(tool.input_schema.as_ref().unwrap()["required"], json!(["from", "to"]));
     assert!(tool.output_schema.is_some());
@@ -74,7 +74,7 @@ async fn a_pack_that_changes_is_loaded_anew_and_one_that_breaks_goes_on() {
     make::write_manifest(dir.path(), &manifest);
     let found = rig.discover().await;
     assert_eq!(found.version.as_deref(), Some("1.1.0"));
-    assert_eq!(found.tools.len(), 1);
+    assert_eq!(found.offers.len(), 1);
 
     std::fs::write(dir.path().join("pack.json"), "{").unwrap();
     assert!(rig.source.discover().await.is_err());
@@ -146,7 +146,7 @@ async fn a_node_that_cannot_be_offered_is_left_out_and_reported() {
         make::write_manifest(dir.path(), &manifest);
         let rig = Rig::pack(spec(dir.path()), SourceLimits::default());
         let found = rig.discover().await;
-        assert_eq!(found.tools.len(), 1, "{member} {value}");
+        assert_eq!(found.offers.len(), 1, "{member} {value}");
         assert!(found.problems[0].contains(why), "{:?}", found.problems);
     }
 }

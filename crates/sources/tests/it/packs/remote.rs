@@ -127,12 +127,12 @@ async fn a_request_that_wants_a_credential_is_offered_where_there_is_one() {
 
     let rig = Rig::pack(reaching(dir.path(), &["127.0.0.1"]), SourceLimits::default());
     let found = rig.discover().await;
-    assert!(found.tools.is_empty());
+    assert!(found.offers.is_empty());
     assert!(found.problems[0].contains("credential_unavailable"), "{:?}", found.problems);
 
     described(json!([{ "id": "key" }, { "id": "other" }]));
     let found = with_credential().await.discover().await;
-    assert!(found.tools.is_empty());
+    assert!(found.offers.is_empty());
     assert!(found.problems[0].contains("carries one credential"), "{:?}", found.problems);
 }
 

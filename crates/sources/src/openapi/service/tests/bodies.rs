@@ -164,7 +164,7 @@ fn a_file_has_a_media_type_that_the_document_permits() {
     ] {
         assert_eq!(kind(name, media_type), sent, "{name} {media_type}");
     }
-    let input = read(&document, &SourceLimits::default()).discovered.tools.remove(0).into_tool();
+    let input = read(&document, &SourceLimits::default()).discovered.offers.remove(0).into_offer();
     let description = &input.input_schema.unwrap()["properties"]["body"]["description"];
     let description = description.as_str().unwrap();
     assert!(description.contains("`range` (TYPE is `image/*`)"), "{description}");
@@ -223,7 +223,7 @@ fn a_body_of_a_range_is_sent_with_a_media_type_in_it() {
     let form = document("multipart/*", json!({ "properties": { "a": {} } }));
     assert!(sent(&form, "f", json!({ "body": { "b": 1 } })).unwrap().contains("name=\"b\"\n\n1\n"));
     let service = read(&document("image/*", binary), &SourceLimits::default());
-    let input = service.discovered.tools[0].input_schema.as_ref().unwrap();
+    let input = service.discovered.offers[0].input_schema.as_ref().unwrap();
     assert_eq!(
         input["properties"]["body"]["description"],
         "`data:TYPE;base64,` and base64 of the bytes; TYPE is `image/*`."
@@ -256,7 +256,7 @@ fn fields_without_a_name_in_the_document_can_be_files() {
         ]
         .concat()
     );
-    let input = read(&document, &SourceLimits::default()).discovered.tools.remove(0).into_tool();
+    let input = read(&document, &SourceLimits::default()).discovered.offers.remove(0).into_offer();
     let description = &input.input_schema.unwrap()["properties"]["body"]["description"];
     assert!(description.as_str().unwrap().ends_with(": `named`, all other fields."));
 

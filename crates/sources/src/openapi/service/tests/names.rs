@@ -6,7 +6,7 @@ use super::*;
 fn definitions(schemas: Value, body: Value) -> Result<Value, String> {
     let document = posting("3.1.0", "application/json", json!({ "schema": body }), schemas);
     let service = read(&document, &SourceLimits::default());
-    match service.discovered.tools.first() {
+    match service.discovered.offers.first() {
         Some(tool) => Ok(tool.input_schema.as_ref().unwrap()["$defs"].clone()),
         None => Err(service.discovered.problems.join("\n")),
     }
