@@ -89,7 +89,9 @@ pub use measure::{
     RecordDiagnosis, SourcesDiagnosis, StoreDiagnosis,
 };
 pub use named_tools::RoleReach;
-pub use pipeline::{CallReport, CallRequest, Interaction, idempotency, session};
+pub use pipeline::{
+    CallReport, CallRequest, FoundTool, Interaction, RequestCharge, idempotency, session,
+};
 pub use reload::{ReloadError, ReloadPlan};
 pub use role_view::{RoleReport, RoleTool};
 pub use snapshot::{Miss, Snapshot, ToolsetReport};

@@ -7,6 +7,7 @@ mod dispatch;
 pub mod idempotency;
 mod idempotent_call;
 mod interaction;
+mod recorded_run;
 mod request;
 pub mod session;
 pub(crate) mod step_caller;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use self::{idempotency::Idempotency, session::Interactions};
 pub use self::{
     interaction::Interaction,
-    request::{CallReport, CallRequest},
+    request::{CallReport, CallRequest, FoundTool, RequestCharge},
 };
 use crate::{
     approvals::Approvals,

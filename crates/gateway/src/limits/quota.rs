@@ -99,6 +99,15 @@ enum Place {
     Missing,
 }
 
+/// Whether an exhausted quota refuses a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Enforcement {
+    /// Calls over the quota are refused.
+    Refuse,
+    /// The call is counted, also over the quota, because its grant is spent.
+    CountOnly,
+}
+
 /// A counted call. If it is dropped without [`keep`](Self::keep), the count is reverted.
 #[must_use]
 pub(crate) struct QuotaCharge {
@@ -146,15 +155,16 @@ impl Count {
     }
 
     /// Takes a place under `quota`, which may be lower than when it was set aside.
-    fn take(&mut self, quota: Quota, is_granted: bool, now: u64) -> Place {
+    fn take(&mut self, quota: Quota, enforcement: Enforcement, now: u64) -> Place {
         self.used_at = now;
-        if self.places > 0 && (is_granted || self.used() < u64::from(quota.calls())) {
+        let is_refusable = enforcement == Enforcement::Refuse;
+        if self.places > 0 && !(is_refusable && self.used() >= u64::from(quota.calls())) {
             self.places -= 1;
             return Place::Taken;
         }
         let is_recent = |at: u64| Duration::from_nanos(now.saturating_sub(at)) < PAUSE;
         match self.used_up {
-            Some((limit, at)) if !is_granted && limit == quota && is_recent(at) => Place::UsedUp,
+            Some((limit, at)) if is_refusable && limit == quota && is_recent(at) => Place::UsedUp,
             Some(_) | None => Place::Missing,
         }
     }
@@ -184,7 +194,7 @@ impl Quotas {
         });
     }
 
-    /// Counts a call of `entry` under all of `quotas`; even over them if `is_granted`.
+    /// Counts a call of `entry` under all of `quotas`.
     ///
     /// # Errors
     /// [`CallError::RateLimited`] and [`CallError::NotAccountable`]; in that case the counts are
@@ -193,9 +203,9 @@ impl Quotas {
         self: &Arc<Self>,
         entry: &Entry,
         quotas: &[(QuotaKey, Quota)],
-        is_granted: bool,
+        enforcement: Enforcement,
     ) -> Result<QuotaCharge, CallError> {
-        let counted = self.take(quotas, is_granted).await;
+        let counted = self.take(quotas, enforcement).await;
         counted.map_err(|error| self.refused(entry, error))
     }
 
@@ -240,17 +250,16 @@ impl Quotas {
         Ok(Some(QuotaReport { limit: quota.calls(), used, resets_at }))
     }
 
-    /// Counts a call under all of `quotas`, or on an error under none; even beyond them if
-    /// `is_granted`.
+    /// Counts a call under all of `quotas`, or on an error under none.
     pub(crate) async fn take(
         self: &Arc<Self>,
         quotas: &[(QuotaKey, Quota)],
-        is_granted: bool,
+        enforcement: Enforcement,
     ) -> Result<QuotaCharge, QuotaError> {
         // Most calls have no quota, and need no lock.
         let mut charge = QuotaCharge { quotas: Arc::clone(self), places: Vec::new() };
         for (key, quota) in quotas {
-            let day = self.place(key, *quota, is_granted).await?;
+            let day = self.place(key, *quota, enforcement).await?;
             charge.places.push((day, key.clone()));
         }
         Ok(charge)
@@ -261,14 +270,14 @@ impl Quotas {
         self: &Arc<Self>,
         key: &QuotaKey,
         quota: Quota,
-        is_granted: bool,
+        enforcement: Enforcement,
     ) -> Result<Day, QuotaError> {
         let take = || {
             let mut counts = self.counts.lock();
             counts.turn(Day::of(self.services.now()));
             let day = counts.day;
             let count = counts.count(key)?;
-            let place = count.take(quota, is_granted, self.services.clock.monotonic_nanos());
+            let place = count.take(quota, enforcement, self.services.clock.monotonic_nanos());
             Ok::<_, StoreError>((day, place, Arc::clone(&count.reserving)))
         };
         let used_up = |day| Err(exceeded(quota, day, self.services.now()));
@@ -290,7 +299,7 @@ impl Quotas {
             let reserved = self
                 .services
                 .background
-                .spawn(async move { quotas.reserve(day, wanted, quota, is_granted).await });
+                .spawn(async move { quotas.reserve(day, wanted, quota, enforcement).await });
             let reserved = reserved.await.map_err(|error| {
                 StoreError::Unavailable(format!("counting a call panicked: {error}"))
             })?;
@@ -300,17 +309,17 @@ impl Quotas {
         }
     }
 
-    /// Sets places of `key` aside, and returns their number. A call that `is_granted` always gets
-    /// one.
+    /// Sets places of `key` aside, and returns their number. A call that is only counted always
+    /// gets one.
     async fn reserve(
         &self,
         day: Day,
         key: QuotaKey,
         quota: Quota,
-        is_granted: bool,
+        enforcement: Enforcement,
     ) -> Result<u64, StoreError> {
         let mut reserved = self.store.reserve(day, key.clone(), quota).await?;
-        if is_granted && reserved.granted == 0 {
+        if enforcement == Enforcement::CountOnly && reserved.granted == 0 {
             let used = self.store.add(day, vec![(key.clone(), 1)]).await?;
             reserved = Reserved { used: used.first().copied().unwrap_or(0), granted: 1 };
         }

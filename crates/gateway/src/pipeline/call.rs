@@ -14,7 +14,6 @@
 //! Invariant (I-94): spans observe the steps, and never delay one.
 
 use std::{
-    any::Any,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -22,16 +21,15 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcrib_core::{
     arguments::Violation,
     authorize::{CallContext, Denied},
     call::{
-        CallError, CallInput, Invocation, Operation, ProgressSink, UpstreamError, UpstreamErrorKind,
+        CallError, Invocation, Operation, ProgressSink, UpstreamError, UpstreamErrorKind,
     },
     catalog::{Entry, Permit},
-    descriptor::SourceKind,
     egress::EgressTrail,
     id::{AgentId, CallId, RunId},
     offer::OfferKind,
@@ -41,26 +39,25 @@ use toolcrib_core::{
 
 use super::{
     CallReport, CallRequest, Pipeline,
-    dispatch::{self, Execution, StopConditions},
+    dispatch::Execution,
+    recorded_run::{Attempt, RecordedRun},
+    request::{FoundTool, RequestCharge},
     session::InteractionGuard,
     target::Target,
 };
 use crate::{
     answer_time,
-    approvals::{Approvals, wait::SurfaceInput},
-    audit::{self, CallIdentity, MissedCall, RecordedEnd},
-    background::Services,
+    approvals::wait::SurfaceInput,
+    audit::{self, CallIdentity, MissedCall},
     config::DeniedCalls,
-    freshness::MAX_UNCONFIRMED,
     ids::new_id,
     input_forms::{InputForms, SourceInput},
-    limits::quota::QuotaCharge,
-    live_runs::{CallEnd, StepContext},
+    limits::quota::{Enforcement, QuotaCharge},
+    live_runs::StepContext,
     metrics::{FinishedCall, Surface},
-    reauthorize::reauthorize,
     snapshot::{Miss, Snapshot},
     tool_ref::{CatalogScope, ToolRef},
-    trace::{self, CallSpan, TaskContext, Tracer},
+    trace::{self, ActiveSpan, CallSpan, TaskContext, Tracer},
 };
 
 /// A call on its way through the pipeline, without the name of its tool.
@@ -70,7 +67,7 @@ pub(super) struct Call {
     pub(super) surface: Surface,
     pub(super) input: InputForms,
     pub(super) progress: Option<Arc<dyn ProgressSink>>,
-    pub(super) charge: Option<Arc<dyn Any + Send + Sync>>,
+    pub(super) charge: Option<Arc<dyn RequestCharge>>,
     /// The interaction that it belongs to.
     pub(super) guard: Option<InteractionGuard>,
     /// Its step, if it is part of a workflow.
@@ -88,6 +85,8 @@ pub(super) struct NamedOffer<'a> {
     pub(super) kind: OfferKind,
     pub(super) tool: ToolRef<'a>,
     pub(super) scope: CatalogScope,
+    /// The result of the lookup, if the surface has made it.
+    pub(super) found: Option<FoundTool>,
 }
 
 /// A call that its caller may make (after steps 1 and 2).
@@ -138,11 +137,13 @@ impl Pipeline {
         wanted: NamedOffer<'_>,
         call: &Call,
     ) -> Result<AuthorizedCall, CallError> {
-        let NamedOffer { snapshot, kind, tool, scope } = wanted;
+        let NamedOffer { snapshot, kind, tool, scope, found } = wanted;
         let span = call.span.begin_step("toolcrib.authorize");
         // 1. resolve
-        let target = match Target::resolve(snapshot, kind, principal, tool, &scope) {
-            Ok(target) => target,
+        let found =
+            found.map_or_else(|| snapshot.find_offer(kind, principal, tool, &scope), |it| it.0);
+        let target = match found {
+            Ok(entry) => Target::new(snapshot, principal, entry),
             Err(miss) => return Err(self.miss(principal, miss, call)),
         };
         // 2. authorize
@@ -225,7 +226,7 @@ impl Pipeline {
         step.close(checked.map_err(CallError::InvalidArguments))?;
         // 5. approve; a call over its quota requests no approval, and a waiting call is not counted
         let counted = match gate.requires_approval() {
-            false => Some(self.quotas.count(&target.entry, &target.quotas, false).await?),
+            false => Some(self.count(&target, Enforcement::Refuse).await?),
             true => {
                 self.quotas.check_call(&target.entry, &target.quotas).await?;
                 None
@@ -259,7 +260,7 @@ impl Pipeline {
         let counted = match counted {
             Some(counted) => counted,
             // The grant is spent, so the call is counted even over the quota.
-            None => self.quotas.count(&target.entry, &target.quotas, true).await?,
+            None => self.count(&target, Enforcement::CountOnly).await?,
         };
         Ok(AdmittedCall { target, counted, is_granted, hang_up })
     }
@@ -275,15 +276,9 @@ impl Pipeline {
         let AdmittedCall { target, counted, is_granted, hang_up } = admitted;
         let authorized_at = call.began.saturating_add(call.waited.load(Ordering::Relaxed));
         let Call { input, surface, progress, charge, guard, step, span, .. } = call;
+        let attempt_span = span.attempt(&target.entry);
         let SourceInput { arguments, caller, mut meta } = input.into_source();
-        let attempt = span.attempt(&target.entry);
-        let mut context = attempt.context().cloned();
-        if is_granted {
-            // Approvers do not see the rest of the trace metadata, such as `baggage` (I-102).
-            meta.clear();
-            context = context.map(TraceContext::without_state);
-        }
-        TraceContext::write_meta(context.as_ref(), &mut meta);
+        let context = trace_for_source(&attempt_span, &mut meta, is_granted);
         let invocation = Invocation {
             call_id: identity.call.clone(),
             run_id: identity.run.clone(),
@@ -295,79 +290,32 @@ impl Pipeline {
             egress: EgressTrail::within(context),
             input: caller,
         };
-        let egress = invocation.egress.clone();
         let operation = Operation::on(&target.entry.offer, invocation);
-        let is_workflow = target.entry.tool.source == SourceKind::Workflow;
-        let runnable =
-            target.snapshot.workflows.get(&target.entry).filter(|_| is_workflow).cloned();
+        let runnable = target.runnable();
         let Target { snapshot, entry, source, breaker, .. } = target;
         // A long call must not keep the sources of an old snapshot open.
         drop(snapshot);
-        let (audit, approvals) = (Arc::clone(&self.audit), Arc::clone(&self.approvals));
-        let (runs, services) = (Arc::clone(&self.runs), self.services.clone());
-        let cancelled = hang_up.clone();
-        let completing = self.services.background.complete(async move {
-            let _until_the_end = (charge, guard);
-            // 6. record the start, or do not start
-            let id = identity.call.clone();
-            let recording = span.begin_step("toolcrib.record");
-            let started = recording.close(audit.started(identity).await)?;
-            let since = services.clock.monotonic_nanos().saturating_sub(authorized_at);
-            if Duration::from_nanos(since) > MAX_UNCONFIRMED {
-                let late = LateCall { services: &services, approvals: &approvals, surface };
-                let call = operation.invocation();
-                let input = CallInput {
-                    arguments: Value::Object(call.arguments.clone()),
-                    caller: call.input.clone(),
-                    meta: call.meta.clone(),
-                };
-                if let Err(error) = late.check(permit.principal(), &entry, &input).await {
-                    audit.finished(started, Err(&error), None, Vec::new()).await;
-                    return Ok(Execution::not_started(error));
-                }
-            }
-
-            // 7. run; a workflow finishes after its steps
-            let parent = step.as_ref().map(|step| step.parent.clone());
-            let deadline = approvals.pauses().deadline(is_workflow.then_some(&id), parent.as_ref());
-            let steps = is_workflow.then(|| {
-                runs.enter(&id, started.event().clone(), parent, cancelled.clone(), runnable)
-            });
-            let _running = services.metrics.runs(&entry.source);
-            let stop = StopConditions { deadline, cancelled: &cancelled, clock: &*services.clock };
-            let running = dispatch::run(source, breaker, &permit, operation, stop);
-            let mut execution = match attempt.leads_elsewhere() {
-                true => attempt.run(Box::pin(running)).await,
-                false => running.await,
-            };
-            attempt.end(&execution.result);
-            drop(attempt);
-            if execution.duration.is_some() {
-                counted.keep();
-            }
-            let end = match steps {
-                Some(steps) => steps.recorded().await,
-                None => CallEnd::Ended,
-            };
-            if end == CallEnd::Continues {
-                return Ok(execution);
-            }
-            if let Some(keep) = step.and_then(|step| step.keep) {
-                keep.keep(&id, execution.result.as_ref()).await;
-            }
-
-            // 8. record the result
-            let result = execution.result.as_ref();
-            let recording = span.begin_step("toolcrib.record");
-            let end = audit.finished(started, result, execution.duration, egress.take()).await;
-            drop(recording);
-            if end == RecordedEnd::ClosedByAnother {
-                execution.result = Err(interrupted());
-            }
-            span.end(&execution.result);
-            Ok(execution)
-        });
-
+        let run = RecordedRun {
+            services: self.services.clone(),
+            audit: Arc::clone(&self.audit),
+            approvals: Arc::clone(&self.approvals),
+            runs: Arc::clone(&self.runs),
+            entry,
+            source,
+            breaker,
+            runnable,
+            permit,
+            surface,
+            step,
+            span,
+            authorized_at,
+            cancelled: hang_up.clone(),
+            charge,
+            guard,
+        };
+        let attempt = Attempt { operation, span: attempt_span, counted };
+        // 6. to 8.
+        let completing = self.services.background.complete(run.complete(identity, attempt));
         // 9. respond
         let _cancel_when_dropped: DropGuard = hang_up.drop_guard();
         match completing.await {
@@ -375,6 +323,14 @@ impl Pipeline {
             Ok(Err(not_recorded)) => Execution::not_started(not_recorded),
             Err(_panicked) => Execution::not_started(CallError::Internal),
         }
+    }
+
+    async fn count(
+        &self,
+        target: &Target,
+        enforcement: Enforcement,
+    ) -> Result<QuotaCharge, CallError> {
+        self.quotas.count(&target.entry, &target.quotas, enforcement).await
     }
 
     /// The hash of the arguments of `input` for the record.
@@ -480,7 +436,8 @@ impl Call {
         step: Option<StepContext>,
         began: u64,
     ) -> (NamedOffer<'a>, Self) {
-        let CallRequest { snapshot, surface, kind, tool, scope, input, progress, charge } = request;
+        let CallRequest { snapshot, surface, kind, tool, scope, found, input, progress, charge } =
+            request;
         let id = step.as_ref().map_or_else(new_id, |step| step.call.clone());
         trace::note_run(&run);
         let parent = TaskContext::current_trace();
@@ -501,7 +458,7 @@ impl Call {
             waited: AtomicU64::new(0),
             span,
         };
-        (NamedOffer { snapshot, kind, tool, scope }, call)
+        (NamedOffer { snapshot, kind, tool, scope, found }, call)
     }
 
     fn identity(&self, principal: &Principal, entry: &Arc<Entry>) -> CallIdentity {
@@ -520,44 +477,27 @@ impl Call {
     }
 }
 
-/// A call that starts after the confirmation of its caller has expired, as after a pause of this
-/// process.
-struct LateCall<'a> {
-    services: &'a Services,
-    approvals: &'a Approvals,
-    surface: Surface,
-}
-
-// === impl LateCall ===
-
-impl LateCall<'_> {
-    /// Checks that the caller may still make the call, and that it was not closed by another server
-    /// as a call of a dead process (I-111).
-    async fn check(
-        &self,
-        principal: &Principal,
-        entry: &Entry,
-        input: &CallInput,
-    ) -> Result<(), CallError> {
-        let context = CallContext { surface: self.surface.as_str(), input };
-        let Approvals { authenticator, snapshots, .. } = self.approvals;
-        reauthorize(authenticator, snapshots, principal, entry, context).await?;
-        match self.services.storage.is_alive().await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(CallError::NotAccountable("recorded")),
-            Err(error) => {
-                tracing::error!(%error, "a call was refused because its record may already be closed");
-                Err(CallError::NotAccountable("recorded"))
-            }
-        }
-    }
-}
-
 /// The error of a call of this process that another server has recorded as interrupted. A
 /// repetition under the same idempotency key gets the same error.
 pub(super) fn interrupted() -> CallError {
     let detail = "the process that ran it stopped";
     CallError::Upstream(UpstreamError::new(UpstreamErrorKind::Interrupted, detail))
+}
+
+/// Writes the trace context of a call into the metadata for its source, and returns it.
+fn trace_for_source(
+    attempt: &ActiveSpan,
+    meta: &mut Map<String, Value>,
+    is_granted: bool,
+) -> Option<TraceContext> {
+    let mut context = attempt.context().cloned();
+    if is_granted {
+        // Approvers do not see the rest of the trace metadata, such as `baggage` (I-102).
+        meta.clear();
+        context = context.map(TraceContext::without_state);
+    }
+    TraceContext::write_meta(context.as_ref(), meta);
+    context
 }
 
 /// Compiles a large schema before its first use, on a thread that delays no other requests.

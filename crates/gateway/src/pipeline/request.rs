@@ -1,19 +1,27 @@
 //! A call as a surface received it, and the report of its result.
 
-use std::{any::Any, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use toolcrib_core::{
     call::{CallError, CallInput, Outcome, ProgressSink},
     catalog::Entry,
     id::{CallId, RunId},
     offer::OfferKind,
+    principal::Principal,
 };
 
 use crate::{
     metrics::Surface,
-    snapshot::Snapshot,
+    snapshot::{Miss, Snapshot},
     tool_ref::{CatalogScope, ToolRef},
 };
+
+/// What a request occupies while its call runs, such as memory. Dropping it releases that.
+pub trait RequestCharge: Send + Sync {}
+
+/// The result of the lookup of a call's tool, for a surface that needs it before the call. It
+/// permits nothing: the call is authorized as any other.
+pub struct FoundTool(pub(super) Result<Arc<Entry>, Miss>);
 
 /// One call as a surface received it.
 pub struct CallRequest<'a> {
@@ -28,13 +36,14 @@ pub struct CallRequest<'a> {
     pub tool: ToolRef<'a>,
     /// The part of the catalog in which the tool is looked up.
     pub scope: CatalogScope,
+    /// The result of its lookup in that scope, if the surface has made it.
+    pub found: Option<FoundTool>,
     /// The caller's input, as far as it can reach the tool.
     pub input: CallInput,
     /// The receiver of progress notifications, if the caller wants any.
     pub progress: Option<Arc<dyn ProgressSink>>,
-    /// A guard that counts the memory of the request. Dropped when the call finishes, possibly
-    /// after the request.
-    pub charge: Option<Arc<dyn Any + Send + Sync>>,
+    /// Dropped when the call finishes, possibly after the request.
+    pub charge: Option<Arc<dyn RequestCharge>>,
 }
 
 /// The report of a completed call.
@@ -53,6 +62,23 @@ pub struct CallReport {
     pub duration: Option<Duration>,
 }
 
+impl FoundTool {
+    /// Looks up `tool` as the call would, in the snapshot of the request.
+    pub fn look_up(
+        snapshot: &Arc<Snapshot>,
+        principal: &Principal,
+        tool: ToolRef<'_>,
+        scope: &CatalogScope,
+    ) -> Self {
+        Self(snapshot.find(principal, tool, scope))
+    }
+
+    /// The tool; `None` for an unknown, a hidden and a foreign tool.
+    pub fn entry(&self) -> Option<&Arc<Entry>> {
+        self.0.as_ref().ok()
+    }
+}
+
 impl<'a> CallRequest<'a> {
     /// Creates a call of a tool in the whole catalog, without progress.
     pub fn new(
@@ -67,6 +93,7 @@ impl<'a> CallRequest<'a> {
             kind: OfferKind::Tool,
             tool,
             scope: CatalogScope::default(),
+            found: None,
             input: input.into(),
             progress: None,
             charge: None,

@@ -12,11 +12,12 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     call::{CallError, CallInput, CallerInput, Outcome, ProgressSink},
+    catalog::Entry,
     id::RunId,
     scope::Scope,
 };
 use toolcrib_gateway::{
-    CallReport, CallRequest, Snapshot, ToolRef, metrics::Surface, trace::TaskContext,
+    CallReport, CallRequest, FoundTool, Snapshot, ToolRef, metrics::Surface, trace::TaskContext,
 };
 use toolcrib_mcp::{code, message::RpcError, meta as key, revision::Era};
 
@@ -37,11 +38,12 @@ pub(super) const SURFACE: Surface = Surface::new("mcp", "Mcp");
 pub(super) struct ToolCall {
     client: Client,
     /// The snapshot of the request (I-23).
-    pub(super) snapshot: Arc<Snapshot>,
+    snapshot: Arc<Snapshot>,
     era: Era,
     pub(super) id: Id,
     /// The tool's wire name.
     pub(super) name: String,
+    found: Option<FoundTool>,
     /// Whether the client called a meta tool instead of this tool.
     pub(super) is_indirect: bool,
     pub(super) arguments: Value,
@@ -127,6 +129,7 @@ impl ToolCall {
             era,
             id,
             name,
+            found: None,
             is_indirect: false,
             arguments,
             progress_token,
@@ -151,6 +154,14 @@ impl ToolCall {
         self
     }
 
+    /// Looks up the tool, once for the whole call. Returns it if the client sees it.
+    pub(super) fn find(&mut self) -> Option<Arc<Entry>> {
+        let Client { principal, within, .. } = &self.client;
+        let tool = ToolRef::Wire(&self.name);
+        let found = FoundTool::look_up(&self.snapshot, principal, tool, within);
+        self.found.insert(found).entry().cloned()
+    }
+
     /// Runs the call in `session`.
     pub(super) fn within(mut self, session: &Arc<Session>) -> Self {
         self.opens |= session.handshake.opens;
@@ -171,6 +182,7 @@ impl ToolCall {
                 CallInput { arguments: self.arguments, caller: self.input, meta: self.meta };
             let request = CallRequest {
                 scope: within,
+                found: self.found,
                 progress: sink,
                 ..CallRequest::new(self.snapshot, SURFACE, tool, input)
             };

@@ -21,7 +21,7 @@ use axum::{
 use futures_util::StreamExt as _;
 use http::{HeaderMap, Method, StatusCode};
 use tokio_util::sync::CancellationToken;
-use toolcrib_gateway::{CatalogScope, ToolRef, config::Config};
+use toolcrib_gateway::{CatalogScope, config::Config};
 use toolcrib_mcp::{
     message::RpcError,
     method::INITIALIZE,
@@ -253,9 +253,9 @@ async fn answer(
                 None => response,
             })
         }
-        Ok(Step::Call(call)) => {
+        Ok(Step::Call(mut call)) => {
             if era == Era::Modern && !call.is_indirect {
-                check_params(client, headers, &call, !is_mixed).map_err(reject)?;
+                check_params(headers, &mut call, !is_mixed).map_err(reject)?;
             }
             Ok(run(call, readable).await)
         }
@@ -293,16 +293,8 @@ async fn accept(
 
 /// Checks the headers that repeat arguments. Applies only to a tool that the caller sees: otherwise
 /// the response would depend on whether a hidden tool exists (I-9).
-fn check_params(
-    client: &Client,
-    headers: &HeaderMap,
-    call: &ToolCall,
-    required: bool,
-) -> Result<(), RpcError> {
-    let tool = ToolRef::Wire(&call.name);
-    let Ok(entry) = call.snapshot.find(&client.principal, tool, &client.within) else {
-        return Ok(());
-    };
+fn check_params(headers: &HeaderMap, call: &mut ToolCall, required: bool) -> Result<(), RpcError> {
+    let Some(entry) = call.find() else { return Ok(()) };
     match param_headers::of(&entry) {
         params if params.is_empty() => Ok(()),
         params => headers::check_params(headers, &params, &call.arguments, required),

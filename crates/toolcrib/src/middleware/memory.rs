@@ -10,7 +10,6 @@
 //! already exist when they are counted: they reduce the room for new bodies, and are never refused.
 
 use std::{
-    any::Any,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -25,6 +24,7 @@ use toolcrib_core::{
     principal::{AuthMethod, Principal, PrincipalKey},
     share::Shares,
 };
+use toolcrib_gateway::RequestCharge;
 
 /// The largest body that may use the reserved part; ordinary calls are far smaller.
 const SMALL: usize = 16 << 10;
@@ -146,7 +146,7 @@ impl MemoryShare {
 
     /// Creates a handle for work that outlives the request: the share counts until the handle is
     /// dropped.
-    pub(crate) fn charge(&self) -> Arc<dyn Any + Send + Sync> {
+    pub(crate) fn charge(&self) -> Arc<dyn RequestCharge> {
         Arc::new(self.clone())
     }
 
@@ -166,6 +166,8 @@ impl MemoryShare {
         response.map(|body| Body::new(CountedResponse { body, hold: self }))
     }
 }
+
+impl RequestCharge for MemoryShare {}
 
 // === impl ShareState ===
 

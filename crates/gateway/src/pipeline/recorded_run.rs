@@ -1,0 +1,171 @@
+//! Steps 6 to 8 of a call: it runs between its opening and its closing event.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use toolcrib_core::{
+    authorize::CallContext,
+    call::{CallError, CallInput, Invocation, Operation},
+    catalog::{Entry, Permit},
+    descriptor::SourceKind,
+    id::CallId,
+    source::Source,
+};
+
+use super::{
+    call::interrupted,
+    dispatch::{self, Execution, StopConditions},
+    request::RequestCharge,
+    session::InteractionGuard,
+};
+use crate::{
+    approvals::Approvals,
+    audit::{Audit, CallIdentity, RecordedEnd, Started},
+    background::Services,
+    breaker::Breaker,
+    freshness::MAX_UNCONFIRMED,
+    limits::quota::QuotaCharge,
+    live_runs::{CallEnd, LiveRuns, StepContext},
+    metrics::Surface,
+    reauthorize::reauthorize,
+    trace::{ActiveSpan, CallSpan},
+    workflow_definition::offer::Runnable,
+};
+
+/// An admitted call in a separate task, which outlives its caller (I-22).
+pub(super) struct RecordedRun {
+    pub(super) services: Services,
+    pub(super) audit: Arc<Audit>,
+    pub(super) approvals: Arc<Approvals>,
+    pub(super) runs: Arc<LiveRuns>,
+    pub(super) entry: Arc<Entry>,
+    pub(super) source: Option<Arc<dyn Source>>,
+    pub(super) breaker: Option<Arc<Breaker>>,
+    /// The workflow, if the tool is one.
+    pub(super) runnable: Option<Arc<Runnable>>,
+    pub(super) permit: Permit,
+    pub(super) surface: Surface,
+    /// Its step, if it is part of a workflow.
+    pub(super) step: Option<StepContext>,
+    pub(super) span: CallSpan,
+    /// The time of its authorization, in monotonic nanoseconds.
+    pub(super) authorized_at: u64,
+    /// Fires when the caller disconnects.
+    pub(super) cancelled: CancellationToken,
+    pub(super) charge: Option<Arc<dyn RequestCharge>>,
+    pub(super) guard: Option<InteractionGuard>,
+}
+
+/// The one attempt of a call at its source.
+pub(super) struct Attempt {
+    pub(super) operation: Operation,
+    pub(super) span: ActiveSpan,
+    /// The quotas that count it; released unless the call starts.
+    pub(super) counted: QuotaCharge,
+}
+
+// === impl RecordedRun ===
+
+impl RecordedRun {
+    /// Records the start, runs the call, and records its result.
+    ///
+    /// # Errors
+    /// The start could not be recorded, so the call did not start (I-18).
+    pub(super) async fn complete(
+        self,
+        identity: CallIdentity,
+        attempt: Attempt,
+    ) -> Result<Execution, CallError> {
+        // 6. record the start, or do not start
+        let id = identity.call.clone();
+        let recording = self.span.begin_step("toolcrib.record");
+        let started = recording.close(self.audit.started(identity).await)?;
+        if let Err(error) = self.check_late(attempt.operation.invocation()).await {
+            self.audit.finished(started, Err(&error), None, Vec::new()).await;
+            return Ok(Execution::not_started(error));
+        }
+
+        // 7. run; a workflow finishes after its steps
+        let egress = attempt.operation.invocation().egress.clone();
+        let _running = self.services.metrics.runs(&self.entry.source);
+        let (mut execution, end) = self.run(&id, &started, attempt).await;
+        if end == CallEnd::Continues {
+            return Ok(execution);
+        }
+        if let Some(keep) = self.step.as_ref().and_then(|step| step.keep.as_ref()) {
+            keep.keep(&id, execution.result.as_ref()).await;
+        }
+
+        // 8. record the result
+        let result = execution.result.as_ref();
+        let recording = self.span.begin_step("toolcrib.record");
+        let end = self.audit.finished(started, result, execution.duration, egress.take()).await;
+        drop(recording);
+        if end == RecordedEnd::ClosedByAnother {
+            execution.result = Err(interrupted());
+        }
+        self.span.end(&execution.result);
+        // The memory of the request counts, and its interaction is open, until this point.
+        drop((self.charge, self.guard));
+        Ok(execution)
+    }
+
+    /// Sends the call to its source. Returns after all steps of a workflow.
+    async fn run(&self, id: &CallId, started: &Started, attempt: Attempt) -> (Execution, CallEnd) {
+        let Attempt { operation, span, counted } = attempt;
+        let is_workflow = self.entry.tool.source == SourceKind::Workflow;
+        let parent = self.step.as_ref().map(|step| step.parent.clone());
+        let pauses = self.approvals.pauses();
+        let deadline = pauses.deadline(is_workflow.then_some(id), parent.as_ref());
+        let steps = is_workflow.then(|| {
+            let (cause, cancelled) = (started.event().clone(), self.cancelled.clone());
+            self.runs.enter(id, cause, parent, cancelled, self.runnable.clone())
+        });
+        let (source, breaker) = (self.source.clone(), self.breaker.clone());
+        let clock = &*self.services.clock;
+        let stop = StopConditions { deadline, cancelled: &self.cancelled, clock };
+        let running = dispatch::run(source, breaker, &self.permit, operation, stop);
+        let execution = match span.leads_elsewhere() {
+            true => span.run(Box::pin(running)).await,
+            false => running.await,
+        };
+        span.end(&execution.result);
+        drop(span);
+        if execution.duration.is_some() {
+            counted.keep();
+        }
+        let end = match steps {
+            Some(steps) => steps.recorded().await,
+            None => CallEnd::Ended,
+        };
+        (execution, end)
+    }
+
+    /// Checks a call that starts after the confirmation of its caller has expired, as after a pause
+    /// of this process: the caller may still make it, and no other server has closed it as a call
+    /// of a dead process (I-111).
+    async fn check_late(&self, invocation: &Invocation) -> Result<(), CallError> {
+        let since = self.services.clock.monotonic_nanos().saturating_sub(self.authorized_at);
+        if Duration::from_nanos(since) <= MAX_UNCONFIRMED {
+            return Ok(());
+        }
+        let input = CallInput {
+            arguments: Value::Object(invocation.arguments.clone()),
+            caller: invocation.input.clone(),
+            meta: invocation.meta.clone(),
+        };
+        let context = CallContext { surface: self.surface.as_str(), input: &input };
+        let Approvals { authenticator, snapshots, .. } = &*self.approvals;
+        let principal = self.permit.principal();
+        reauthorize(authenticator, snapshots, principal, &self.entry, context).await?;
+        match self.services.storage.is_alive().await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(CallError::NotAccountable("recorded")),
+            Err(error) => {
+                tracing::error!(%error, "a call was refused because its record may already be closed");
+                Err(CallError::NotAccountable("recorded"))
+            }
+        }
+    }
+}
