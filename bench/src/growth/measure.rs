@@ -11,7 +11,7 @@ use tokio_postgres::{Client, NoTls};
 use toolcrib_core::canonical::Digest;
 use toolcrib_core::event::{EventLog, NewEvent};
 use toolcrib_core::id::TenantId;
-use toolcrib_core::limit::{LimitKey, Rate, RateLimiter};
+use toolcrib_core::limit::{BucketKey, Rate, RateLimiter};
 use toolcrib_core::record::{RecordStore, StoredQuery};
 use toolcrib_core::store::Storage;
 use toolcrib_store::verify::{self, Scope};
@@ -170,11 +170,11 @@ impl Bench {
 
         let rate =
             Rate { calls: u32::MAX.try_into()?, period: Duration::from_secs(1), burst: None };
-        let (principal, active) = ("alice".parse()?, self.active().await?);
+        let (principal, tool) = ("alice".parse()?, "mcp:files.read_file".parse()?);
+        let active = self.active().await?;
         for tenant in self.tenants.iter().cycle().take(count as usize) {
-            let key =
-                LimitKey { tenant, principal: &principal, tool: &"mcp:files.read_file".parse()? };
-            store.take(key, rate).await.ok().context("a rate was exceeded")?;
+            let key = BucketKey::calls(tenant, &principal, &tool);
+            store.take(&key, rate).await.ok().context("a rate was exceeded")?;
         }
         let limit_database_us = (self.active().await? - active) / count as f64;
         Ok(Measured {

@@ -59,16 +59,15 @@ impl Rate {
 #[error("a rate is written like `30/m`: a number of calls from 1, a slash, and one of s, m, h, d")]
 pub struct InvalidRate;
 
-/// The owner of a bucket. The principal's id is stable, so new sessions, keys or addresses do not
-/// reset the bucket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct LimitKey<'a> {
-    /// Tenant.
-    pub tenant: &'a TenantId,
-    /// Principal within the tenant.
-    pub principal: &'a PrincipalId,
-    /// Tool.
-    pub tool: &'a ToolId,
+/// The name of a bucket. Limiters keep it as two texts, whatever it counts.
+///
+/// Each constructor has a prefix, and all parts but the last have their length before them, so that
+/// different parts never make equal names. Principals are named by their ids, so new sessions, keys
+/// or addresses do not reset a bucket.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BucketKey {
+    tenant: Option<TenantId>,
+    name: String,
 }
 
 /// Why a call may not continue.
@@ -90,7 +89,7 @@ pub enum LimitError {
 pub trait RateLimiter: Send + Sync + 'static {
     /// Takes one call from the bucket, which is full at first. A refused call does not change the
     /// bucket.
-    async fn take(&self, key: LimitKey<'_>, rate: Rate) -> Result<(), LimitError>;
+    async fn take(&self, key: &BucketKey, rate: Rate) -> Result<(), LimitError>;
 
     /// Fills every bucket of `tenant`. Only for tests of a running server.
     async fn reset(&self, tenant: &TenantId) -> Result<(), StoreError>;
@@ -111,6 +110,45 @@ pub fn take(tat: u64, now: u64, rate: &Rate) -> Result<u64, u64> {
     let next = tat.max(now).saturating_add(rate.interval());
     let latest = now.saturating_add(rate.refill());
     if next <= latest { Ok(next) } else { Err(next - latest) }
+}
+
+// === impl BucketKey ===
+
+impl BucketKey {
+    /// The calls of `tool` by one principal.
+    pub fn calls(tenant: &TenantId, principal: &PrincipalId, tool: &ToolId) -> Self {
+        let length = principal.as_str().len();
+        Self::of(tenant, format!("calls/{length}:{principal}{tool}"))
+    }
+
+    /// The recorded refusals of one principal.
+    pub fn refusals(tenant: &TenantId, principal: &PrincipalId) -> Self {
+        Self::of(tenant, format!("refusals/{principal}"))
+    }
+
+    /// The recorded refusals of all principals of a tenant.
+    pub fn tenant_refusals(tenant: &TenantId) -> Self {
+        Self::of(tenant, "tenant-refusals".to_owned())
+    }
+
+    /// The recorded refusals of callers without credentials on one route.
+    pub fn route_refusals(route: &str) -> Self {
+        Self { tenant: None, name: format!("route-refusals/{route}") }
+    }
+
+    fn of(tenant: &TenantId, name: String) -> Self {
+        Self { tenant: Some(tenant.clone()), name }
+    }
+
+    /// Its tenant; empty for a bucket without one, because no tenant has an empty id.
+    pub fn tenant(&self) -> &str {
+        self.tenant.as_ref().map_or("", TenantId::as_str)
+    }
+
+    /// Its name within the tenant. It contains ids of callers.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 // === impl Rate ===
@@ -170,6 +208,32 @@ mod tests {
 
     fn rate(calls: u32, period: Duration) -> Rate {
         Rate { calls: NonZeroU32::new(calls).unwrap(), period, burst: None }
+    }
+
+    #[test]
+    fn different_parts_make_different_buckets() {
+        let tenant = |text: &str| TenantId::parse(text).unwrap();
+        let principal = |text: &str| PrincipalId::parse(text).unwrap();
+        let tool = |text: &str| ToolId::parse(text).unwrap();
+        let (acme, other) = (tenant("acme"), tenant("other"));
+        let mut keys = vec![
+            BucketKey::route_refusals("/v1"),
+            BucketKey::route_refusals("acme"),
+            BucketKey::tenant_refusals(&acme),
+            BucketKey::tenant_refusals(&other),
+            BucketKey::refusals(&acme, &principal("ann")),
+            BucketKey::refusals(&acme, &principal("anna")),
+            BucketKey::refusals(&other, &principal("ann")),
+            // Without lengths, these would be equal.
+            BucketKey::calls(&acme, &principal("ann"), &tool("mcp:a.b")),
+            BucketKey::calls(&acme, &principal("annmcp:"), &tool("a.b")),
+            BucketKey::calls(&acme, &principal("1:ann"), &tool("mcp:a.b")),
+            BucketKey::calls(&other, &principal("ann"), &tool("mcp:a.b")),
+        ];
+        let all = keys.len();
+        keys.sort_unstable_by(|a, b| (a.tenant(), a.name()).cmp(&(b.tenant(), b.name())));
+        keys.dedup_by(|a, b| (a.tenant(), a.name()) == (b.tenant(), b.name()));
+        assert_eq!(keys.len(), all);
     }
 
     #[test]

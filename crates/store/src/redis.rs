@@ -1,7 +1,6 @@
 //! Buckets of rate limits in Valkey or Redis, by the clock of its server.
 //!
-//! One script decides about each call, so that two servers cannot both take the last one. The keys
-//! of a principal have one hash tag, so that a cluster keeps them on one node.
+//! One script decides about each call, so that two servers cannot both take the last one.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -18,7 +17,7 @@ use toolcrib_core::{
     credential::Secret,
     hex,
     id::TenantId,
-    limit::{LimitError, LimitKey, Rate, RateLimiter},
+    limit::{BucketKey, LimitError, Rate, RateLimiter},
     store::StoreError,
 };
 
@@ -104,9 +103,9 @@ impl RedisLimiter {
 
 #[async_trait]
 impl RateLimiter for RedisLimiter {
-    async fn take(&self, key: LimitKey<'_>, rate: Rate) -> Result<(), LimitError> {
+    async fn take(&self, key: &BucketKey, rate: Rate) -> Result<(), LimitError> {
         let mut connection = self.connection();
-        let mut take = self.take.key(name(&key));
+        let mut take = self.take.key(name(key));
         take.arg(micros(rate.interval())).arg(micros(rate.refill()));
         let wait: u64 = take.invoke_async(&mut connection).await.map_err(|it| self.failed(&it))?;
         match wait {
@@ -117,7 +116,7 @@ impl RateLimiter for RedisLimiter {
 
     async fn reset(&self, tenant: &TenantId) -> Result<(), StoreError> {
         let mut connection = self.connection();
-        let pattern = format!("{}*", prefix(tenant));
+        let pattern = format!("{}*", prefix(tenant.as_str()));
         let mut cursor = 0_u64;
         loop {
             let mut scan = redis::cmd("SCAN");
@@ -142,14 +141,13 @@ impl std::fmt::Debug for RedisLimiter {
     }
 }
 
-/// The name of a bucket. Names of callers are hashed, because they may have any character.
-fn name(key: &LimitKey<'_>) -> String {
-    let principal = short(key.principal.as_str());
-    format!("{}{{{principal}}}:{}", prefix(key.tenant), short(key.tool.as_str()))
+/// The key of a bucket. Its name is hashed, because it names callers, in any characters.
+fn name(key: &BucketKey) -> String {
+    prefix(key.tenant()) + &short(key.name())
 }
 
-fn prefix(tenant: &TenantId) -> String {
-    format!("toolcrib:rate:{}:", short(tenant.as_str()))
+fn prefix(tenant: &str) -> String {
+    format!("toolcrib:rate:{}:", short(tenant))
 }
 
 /// Half of a SHA-256 in hex: long enough that two names do not collide by chance or by search.

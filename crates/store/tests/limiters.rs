@@ -7,7 +7,7 @@ use std::sync::Arc;
 use toolcrib_core::{
     credential::Secret,
     id::{PrincipalId, TenantId, ToolId},
-    limit::{LimitError, LimitKey, Rate, RateLimiter},
+    limit::{BucketKey, LimitError, Rate, RateLimiter},
     store::Storage,
 };
 use toolcrib_store::{Options, PostgresStore, RedisLimiter, limiter_suite, shared_limiter};
@@ -37,8 +37,8 @@ limiter_suite!(in_redis, {
 async fn take(limiter: &dyn RateLimiter) -> Result<(), LimitError> {
     let (tenant, principal) = (TenantId::parse("t").unwrap(), PrincipalId::parse("p").unwrap());
     let tool = ToolId::parse("x:tool").unwrap();
-    let key = LimitKey { tenant: &tenant, principal: &principal, tool: &tool };
-    limiter.take(key, Rate::parse("1000/s").unwrap()).await
+    let key = BucketKey::calls(&tenant, &principal, &tool);
+    limiter.take(&key, Rate::parse("1000/s").unwrap()).await
 }
 
 #[tokio::test]

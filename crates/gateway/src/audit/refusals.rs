@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use toolcrib_core::{
     clock::Timestamp,
     id::{CallId, EventId, PrincipalId, RunId, TenantId},
-    limit::{self, Rate},
+    limit::{self, BucketKey, Rate},
 };
 
 use crate::snapshot::Miss;
@@ -101,17 +101,10 @@ struct Topic {
     reason: Option<Box<str>>,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum Bucket {
-    Tenant(TenantId),
-    Principal(TenantId, PrincipalId),
-    Route(Box<str>),
-}
-
 #[derive(Default)]
 struct Buckets {
     /// Theoretical arrival times.
-    arrivals: HashMap<Bucket, u64>,
+    arrivals: HashMap<BucketKey, u64>,
     swept: u64,
 }
 
@@ -135,23 +128,20 @@ impl Refusals {
     /// buckets.
     pub(super) fn admit(&self, tenant: &TenantId, principal: &PrincipalId, now: u64) -> bool {
         let buckets = [
-            (Bucket::Principal(tenant.clone(), principal.clone()), OF_PRINCIPAL),
-            (Bucket::Tenant(tenant.clone()), OF_TENANT),
+            (BucketKey::refusals(tenant, principal), OF_PRINCIPAL),
+            (BucketKey::tenant_refusals(tenant), OF_TENANT),
         ];
         self.buckets.lock().take(buckets, now)
     }
 
     /// Like [`admit`](Self::admit), for a caller without credentials.
     pub(super) fn admit_stranger(&self, route: &str, now: u64) -> bool {
-        self.buckets.lock().take([(Bucket::Route(route.into()), OF_ROUTE)], now)
+        self.buckets.lock().take([(BucketKey::route_refusals(route), OF_ROUTE)], now)
     }
 
     /// Refills the buckets of `tenant`.
     pub(super) fn reset(&self, tenant: &TenantId) {
-        self.buckets.lock().arrivals.retain(|bucket, _| match bucket {
-            Bucket::Tenant(of) | Bucket::Principal(of, _) => of != tenant,
-            Bucket::Route(_) => true,
-        });
+        self.buckets.lock().arrivals.retain(|bucket, _| bucket.tenant() != tenant.as_str());
     }
 
     /// Counts `more` refusals like `first`.
@@ -178,7 +168,7 @@ impl Refusals {
 impl Buckets {
     /// Takes a token from every bucket in `wanted`, or fails without a change if one of them is
     /// empty.
-    fn take<const N: usize>(&mut self, wanted: [(Bucket, Rate); N], now: u64) -> bool {
+    fn take<const N: usize>(&mut self, wanted: [(BucketKey, Rate); N], now: u64) -> bool {
         let mut next = Vec::with_capacity(N);
         for (bucket, rate) in wanted {
             let arrival = self.arrivals.get(&bucket).copied();

@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use toolcrib_core::{
     call::CallError,
     clock::Clock,
-    id::{PrincipalId, TenantId, ToolId},
-    limit::{self, LimitError, LimitKey, Rate, RateLimiter},
+    id::TenantId,
+    limit::{self, BucketKey, LimitError, Rate, RateLimiter},
     store::StoreError,
 };
 
@@ -31,13 +31,11 @@ const SHARDS: usize = 64;
 /// Buckets in one shard: 1 million in all, about 100 bytes each.
 const MAX_PER_SHARD: usize = 16_384;
 
-type Key = (TenantId, PrincipalId, ToolId);
-
-/// Buckets by (tenant, principal, tool), as theoretical arrival times.
+/// Buckets, as theoretical arrival times.
 pub struct MemoryLimiter {
     clock: Arc<dyn Clock>,
     hasher: RandomState,
-    shards: Vec<Mutex<HashMap<Key, u64>>>,
+    shards: Vec<Mutex<HashMap<BucketKey, u64>>>,
     max_per_shard: usize,
 }
 
@@ -55,34 +53,34 @@ impl MemoryLimiter {
 
 #[async_trait]
 impl RateLimiter for MemoryLimiter {
-    async fn take(&self, key: LimitKey<'_>, rate: Rate) -> Result<(), LimitError> {
+    async fn take(&self, key: &BucketKey, rate: Rate) -> Result<(), LimitError> {
         let now = self.clock.monotonic_nanos();
-        let owned = (key.tenant.clone(), key.principal.clone(), key.tool.clone());
-        let shard = usize::try_from(self.hasher.hash_one(&owned)).unwrap_or(0) % SHARDS;
+        let shard = usize::try_from(self.hasher.hash_one(key)).unwrap_or(0) % SHARDS;
         let Some(shard) = self.shards.get(shard) else {
             return Err(LimitError::Unavailable(StoreError::Unavailable("no shard".to_owned())));
         };
         let mut buckets = shard.lock();
-        if buckets.len() >= self.max_per_shard && !buckets.contains_key(&owned) {
+        if buckets.len() >= self.max_per_shard && !buckets.contains_key(key) {
             buckets.retain(|_, arrival| *arrival > now);
             if buckets.len() >= self.max_per_shard {
                 let reason = "too many principals are being limited at once".to_owned();
                 return Err(LimitError::Unavailable(StoreError::Unavailable(reason)));
             }
         }
-        let arrival = buckets.get(&owned).copied().unwrap_or(0);
-        match limit::take(arrival, now, &rate) {
-            Ok(next) => {
-                buckets.insert(owned, next);
-                Ok(())
+        let exceeded = |wait| LimitError::Exceeded { retry_after: Duration::from_nanos(wait) };
+        match buckets.get_mut(key) {
+            Some(arrival) => *arrival = limit::take(*arrival, now, &rate).map_err(exceeded)?,
+            None => {
+                let arrival = limit::take(0, now, &rate).map_err(exceeded)?;
+                buckets.insert(key.clone(), arrival);
             }
-            Err(wait) => Err(LimitError::Exceeded { retry_after: Duration::from_nanos(wait) }),
         }
+        Ok(())
     }
 
     async fn reset(&self, tenant: &TenantId) -> Result<(), StoreError> {
         for shard in &self.shards {
-            shard.lock().retain(|(of, ..), _| of != tenant);
+            shard.lock().retain(|key, _| key.tenant() != tenant.as_str());
         }
         Ok(())
     }
@@ -106,8 +104,8 @@ impl RateLimits {
     pub(crate) async fn take(&self, call: &CallIdentity) -> Result<(), CallError> {
         let entry = &call.entry;
         let Some(rate) = entry.rate else { return Ok(()) };
-        let key = LimitKey { tenant: &call.tenant, principal: &call.principal, tool: &entry.id };
-        match self.limiter.take(key, rate).await {
+        let key = BucketKey::calls(&call.tenant, &call.principal, &entry.id);
+        match self.limiter.take(&key, rate).await {
             Ok(()) => Ok(()),
             Err(LimitError::Exceeded { retry_after }) => {
                 self.metrics.refused(&entry.source, Limit::Rate);
@@ -157,13 +155,12 @@ mod tests {
         }
     }
 
-    fn ids(principal: &str, tool: &str) -> Key {
+    fn ids(principal: &str, tool: &str) -> BucketKey {
         let tenant = TenantId::parse("t").unwrap();
-        (tenant, PrincipalId::parse(principal).unwrap(), ToolId::parse(tool).unwrap())
+        BucketKey::calls(&tenant, &principal.parse().unwrap(), &tool.parse().unwrap())
     }
 
-    async fn take(limiter: &MemoryLimiter, ids: &Key) -> Result<(), LimitError> {
-        let key = LimitKey { tenant: &ids.0, principal: &ids.1, tool: &ids.2 };
+    async fn take(limiter: &MemoryLimiter, key: &BucketKey) -> Result<(), LimitError> {
         limiter.take(key, Rate::parse("3/m").unwrap()).await
     }
 

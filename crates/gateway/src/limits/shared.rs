@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use toolcrib_core::{
     clock::Clock,
     id::TenantId,
-    limit::{LimitError, LimitKey, Rate, RateLimiter},
+    limit::{BucketKey, LimitError, Rate, RateLimiter},
     store::StoreError,
 };
 
@@ -53,7 +53,7 @@ impl SharedLimiter {
     ///
     /// # Errors
     /// As [`RateLimiter::take`]; also if they took too long or have just failed.
-    async fn ask(&self, key: LimitKey<'_>, rate: Rate) -> Result<(), LimitError> {
+    async fn ask(&self, key: &BucketKey, rate: Rate) -> Result<(), LimitError> {
         let now = self.clock.monotonic_nanos();
         if now < self.asked_from.load(Ordering::Relaxed) {
             return Err(out("they did not answer a moment ago"));
@@ -85,7 +85,7 @@ impl SharedLimiter {
 
 #[async_trait]
 impl RateLimiter for SharedLimiter {
-    async fn take(&self, key: LimitKey<'_>, rate: Rate) -> Result<(), LimitError> {
+    async fn take(&self, key: &BucketKey, rate: Rate) -> Result<(), LimitError> {
         match (self.ask(key, rate).await, &self.local) {
             (Err(LimitError::Unavailable(_)), Some(local)) => local.take(key, rate).await,
             (taken, _) => taken,

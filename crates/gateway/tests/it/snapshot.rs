@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde_json::json;
 use toolcrib_core::{
     id::TenantId,
-    limit::{LimitError, LimitKey, Rate, RateLimiter},
+    limit::{BucketKey, LimitError, Rate, RateLimiter},
     source::SourceFactory,
     store::StoreError,
 };
@@ -29,7 +29,7 @@ struct Reloads(OnceLock<Gateway>);
 
 #[async_trait]
 impl RateLimiter for Reloads {
-    async fn take(&self, _: LimitKey<'_>, _: Rate) -> Result<(), LimitError> {
+    async fn take(&self, _: &BucketKey, _: Rate) -> Result<(), LimitError> {
         if let Some(gateway) = self.0.get() {
             gateway.apply(parse("")).await.unwrap();
         }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use toolcrib_core::{
     id::{PrincipalId, TenantId, ToolId},
-    limit::{LimitError, LimitKey, Rate, RateLimiter},
+    limit::{BucketKey, LimitError, Rate, RateLimiter},
 };
 
 /// Names of one bucket.
@@ -20,8 +20,8 @@ fn names(tenant: &str, principal: &str, tool: &str) -> Names {
 }
 
 async fn take(limiter: &dyn RateLimiter, names: &Names, rate: &str) -> Result<(), LimitError> {
-    let key = LimitKey { tenant: &names.0, principal: &names.1, tool: &names.2 };
-    limiter.take(key, Rate::parse(rate).unwrap()).await
+    let key = BucketKey::calls(&names.0, &names.1, &names.2);
+    limiter.take(&key, Rate::parse(rate).unwrap()).await
 }
 
 /// The wait in a refusal.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use toolcrib_core::{
     id::TenantId,
-    limit::{LimitError, LimitKey, Rate, RateLimiter},
+    limit::{BucketKey, LimitError, Rate, RateLimiter},
     store::StoreError,
 };
 
@@ -23,29 +23,23 @@ const SWEEP: i64 = 4_096;
 
 #[async_trait]
 impl RateLimiter for PostgresStore {
-    async fn take(&self, key: LimitKey<'_>, rate: Rate) -> Result<(), LimitError> {
-        let LimitKey { tenant, principal, tool } = key;
+    async fn take(&self, key: &BucketKey, rate: Rate) -> Result<(), LimitError> {
         let wait: i64 = within(async {
             // Time that passed while the row was locked does not refill the bucket.
             let sql = "WITH clock AS (SELECT \
                          (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now), \
-                       taken AS (INSERT INTO rates AS r (tenant, principal, tool, arrival) \
-                         SELECT $1, $2, $3, now + $4 FROM clock \
-                         ON CONFLICT (tenant, principal, tool) DO UPDATE SET arrival = \
-                           greatest(r.arrival, (SELECT now FROM clock)) + $4 \
-                         WHERE greatest(r.arrival, (SELECT now FROM clock)) + $4 \
-                           <= (SELECT now FROM clock) + $5 \
+                       taken AS (INSERT INTO rates AS r (tenant, bucket, arrival) \
+                         SELECT $1, $2, now + $3 FROM clock \
+                         ON CONFLICT (tenant, bucket) DO UPDATE SET arrival = \
+                           greatest(r.arrival, (SELECT now FROM clock)) + $3 \
+                         WHERE greatest(r.arrival, (SELECT now FROM clock)) + $3 \
+                           <= (SELECT now FROM clock) + $4 \
                          RETURNING 0::bigint AS wait) \
                        SELECT coalesce((SELECT wait FROM taken), (SELECT greatest(1, \
-                         greatest(r.arrival, now) + $4 - now - $5) FROM rates r, clock \
-                         WHERE r.tenant = $1 AND r.principal = $2 AND r.tool = $3), 1)";
-            let params: [Param<'_>; 5] = [
-                &tenant.as_str(),
-                &principal.as_str(),
-                &tool.as_str(),
-                &micros(rate.interval()),
-                &micros(rate.refill()),
-            ];
+                         greatest(r.arrival, now) + $3 - now - $4) FROM rates r, clock \
+                         WHERE r.tenant = $1 AND r.bucket = $2), 1)";
+            let (interval, refill) = (micros(rate.interval()), micros(rate.refill()));
+            let params: [Param<'_>; 4] = [&key.tenant(), &key.name(), &interval, &refill];
             Ok(one(&self.client().await?, sql, &params).await?.try_get(0)?)
         })
         .await?;
@@ -71,8 +65,8 @@ impl RateLimiter for PostgresStore {
 /// Removes buckets that are full again.
 pub(super) async fn sweep(store: &PostgresStore) -> Result<u64, StoreError> {
     within(async {
-        let sql = "DELETE FROM rates WHERE (tenant, principal, tool) IN (SELECT tenant, principal, \
-                   tool FROM rates WHERE arrival < (extract(epoch FROM clock_timestamp()) \
+        let sql = "DELETE FROM rates WHERE (tenant, bucket) IN (SELECT tenant, bucket \
+                   FROM rates WHERE arrival < (extract(epoch FROM clock_timestamp()) \
                    * 1000000)::bigint LIMIT $1 FOR UPDATE SKIP LOCKED)";
         execute(&store.client().await?, sql, &[&SWEEP]).await
     })

@@ -305,11 +305,10 @@ CREATE TABLE quotas (
 
 -- Buckets of rate limits: `arrival` is the theoretical arrival time (GCRA) in microseconds.
 CREATE UNLOGGED TABLE rates (
-  tenant    TEXT COLLATE "C" NOT NULL,
-  principal TEXT COLLATE "C" NOT NULL,
-  tool      TEXT COLLATE "C" NOT NULL,
-  arrival   BIGINT NOT NULL,
-  PRIMARY KEY (tenant, principal, tool)
+  tenant  TEXT COLLATE "C" NOT NULL,
+  bucket  TEXT COLLATE "C" NOT NULL,
+  arrival BIGINT NOT NULL,
+  PRIMARY KEY (tenant, bucket)
 );
 
 -- Client sessions that have ended, and requests to cancel (`request`, JSON text of an id) that every
