@@ -7,7 +7,6 @@ use std::{path::Path, sync::Arc, time::Duration};
 use toolcrib_core::{
     catalog::Entry,
     credential::CredentialStore,
-    descriptor::SourceKind,
     id::{PrincipalId, SourceId, TenantId},
     principal::{AuthMethod, Principal},
     scope::{Grant, ScopeSet},
@@ -210,7 +209,7 @@ pub(crate) fn builder(
 pub(crate) fn invalid_sources(config: &Config, library: Library) -> Vec<InvalidSource> {
     let factory = factory(library);
     // The gateway runs workflows itself.
-    let built = config.sources.iter().filter(|source| source.kind != SourceKind::Workflow);
+    let built = config.sources.iter().filter(|source| !source.kind.traits().is_in_gateway);
     built.filter_map(|source| factory.check(&source.spec).err()).collect()
 }
 

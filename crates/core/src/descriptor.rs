@@ -193,7 +193,7 @@ impl ToolDescriptor {
         if self.tool_id.is_empty() {
             return Err(InvalidDescriptor::EmptyToolId);
         }
-        if self.safety_tier == SafetyTier::Exec && self.source != SourceKind::HostExtension {
+        if self.safety_tier == SafetyTier::Exec && !self.source.traits().runs_commands {
             return Err(InvalidDescriptor::ExecOutsideHostExtension);
         }
         Ok(())

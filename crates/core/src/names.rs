@@ -62,15 +62,7 @@ pub enum NameStyle {
 /// original, so that different names stay different.
 pub fn tool_id(kind: SourceKind, source: &SourceId, name: &str) -> Result<ToolId, InvalidId> {
     let local = tidy(name, 160, |c| c.is_ascii_alphanumeric() || "._-".contains(c));
-    ToolId::parse(match kind {
-        SourceKind::Mcp => format!("mcp:{source}.{local}"),
-        SourceKind::Connector => format!("connector:{source}.{local}"),
-        // The type id alone identifies the node; two sources of one pack share it, and then neither
-        // offers it.
-        SourceKind::NodePack => format!("openwop:{local}"),
-        SourceKind::Workflow => format!("openwop:workflow.{local}"),
-        SourceKind::HostExtension => format!("x-host-{source}-{local}"),
-    })
+    ToolId::parse((kind.traits().tool_id)(source, &local))
 }
 
 /// Creates the id of the offer `name` of `source`. No tool has the id of another kind of offer,

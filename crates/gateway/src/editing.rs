@@ -11,14 +11,13 @@ use toolcrib_core::{
     clock::Timestamp,
     event::{ConfigAction, ConfigEdited, EventBody, NewEvent},
     principal::Principal,
-    source::UpstreamSpec,
 };
 
 use crate::{
     audit::lone_event,
     authn::RoleGivers,
     config::{
-        Config, Problem, SourceConfig,
+        Config, Problem,
         edit::{
             self, Change, ChangeKind, CheckReport, ConfigFile, EditError, FileContent, FileError,
             Hunk,
@@ -290,7 +289,9 @@ impl Gateway {
         }
         for source in &new.sources {
             let Some(old) = current.source(&source.spec.id) else { continue };
-            if !old.spec.upstream.is_same(&source.spec.upstream) && has_secrets(source) {
+            let (upstream, credential) = (&source.spec.upstream, &source.spec.credential);
+            let has_secrets = credential.is_some() || upstream.has_secrets();
+            if has_secrets && !old.spec.upstream.is_same(upstream) {
                 found.push(format!(
                     "the source `{}` becomes another program or server, which gets the \
                      environment, headers and credential of the source",
@@ -363,21 +364,6 @@ fn parts(text: &str) -> Map<String, Value> {
         "sources": array("source"), "roles": array("role"), "toolsets": toolsets,
     });
     parts.as_object().cloned().unwrap_or_default()
-}
-
-/// Whether the upstream of `source` gets values that may be secrets.
-fn has_secrets(source: &SourceConfig) -> bool {
-    source.spec.credential.is_some()
-        || match &source.spec.upstream {
-            UpstreamSpec::McpStdio(it) => !it.env.is_empty(),
-            UpstreamSpec::McpHttp(it) => !it.headers.is_empty(),
-            UpstreamSpec::Connector(it) => !it.headers.is_empty(),
-            UpstreamSpec::Commands(_)
-            | UpstreamSpec::Workflow(_)
-            | UpstreamSpec::Pack(_)
-            | UpstreamSpec::Native => false,
-            UpstreamSpec::Unusable(_) => true,
-        }
 }
 
 /// Whether `[explorer] edit` is off in `text`.

@@ -10,7 +10,6 @@ use serde::Serialize;
 use serde_json::{Map, json};
 use toolcrib_core::{
     catalog::Entry,
-    descriptor::SourceKind,
     id::{SourceId, TenantId},
     scope::{Grant, Scope, ScopeSet},
     source::UpstreamSpec,
@@ -199,7 +198,7 @@ impl<'a> RoleOfTools<'a> {
             }
             let source = self.config.source(&source)?;
             // Workflows also require the scopes of their steps, and natives are not in the file.
-            if source.kind == SourceKind::Workflow || source.spec.upstream == UpstreamSpec::Native {
+            if source.kind.traits().is_in_gateway || source.spec.upstream == UpstreamSpec::Native {
                 return None;
             }
             let own = own_scope(required.first()?, &self.change.name, &mut taken)?;

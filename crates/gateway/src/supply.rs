@@ -220,7 +220,7 @@ impl Supply {
         let offers: Vec<_> = {
             let slots = self.slots.lock();
             let wanted = slots.slots.iter().filter(|slot| {
-                slot.config.kind != SourceKind::Workflow
+                !slot.config.kind.traits().is_in_gateway
                     && kind.is_none_or(|kind| slot.config.kind == kind)
             });
             wanted

@@ -96,13 +96,7 @@ impl Entry {
             source: source.clone(),
             upstream_name: upstream_name.to_owned(),
             tenants: Tenants::All,
-            transport: match kind {
-                SourceKind::Mcp => Transport::Mcp,
-                SourceKind::Connector => Transport::Http,
-                SourceKind::NodePack | SourceKind::Workflow | SourceKind::HostExtension => {
-                    Transport::Native
-                }
-            },
+            transport: kind.traits().transport,
             rate: None,
             quota: None,
             timeout: Duration::from_secs(60),

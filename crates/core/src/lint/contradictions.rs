@@ -2,7 +2,7 @@
 
 use super::finding::{Findings, Severity};
 use crate::{
-    descriptor::{Approval, Egress, ReplayPolicy, SafetyTier, SourceKind, ToolDescriptor},
+    descriptor::{Approval, Egress, ReplayPolicy, SafetyTier, ToolDescriptor},
     names,
 };
 
@@ -83,7 +83,7 @@ pub(super) fn check(tool: &ToolDescriptor, found: &mut Findings<'_>) {
 
 /// Names that promise to run commands, on tools that cannot be exec tools.
 fn name(tool: &ToolDescriptor, found: &mut Findings<'_>) {
-    if tool.source == SourceKind::HostExtension || !names::promises_exec(&tool.tool_id) {
+    if tool.source.traits().runs_commands || !names::promises_exec(&tool.tool_id) {
         return;
     }
     let protocol = ["openwop:", "openwop.", "core."];

@@ -1,10 +1,12 @@
-//! The kinds of upstream, and everything that follows from a kind alone.
+//! The kinds of source and of upstream, and everything that follows from a kind alone.
+
+use std::path::{Path, PathBuf};
 
 use super::{
     command::{CommandsSpec, Confinement},
-    connector::ConnectorSpec,
+    connector::{ConnectorSpec, DocumentAt},
     mcp::StdioSpec,
-    pack::{PackOffer, PackSpec},
+    pack::{PackLocation, PackOffer, PackSpec},
     workflow::WorkflowSpec,
 };
 use crate::{
@@ -12,7 +14,35 @@ use crate::{
     descriptor::{Approval, Egress, SafetyTier, SourceKind},
     event::Transport,
     http_spec::HttpSpec,
+    id::SourceId,
 };
+
+/// What the kind of a source decides about its tools.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct KindTraits {
+    /// Makes the id of a tool from its source and its name there.
+    pub tool_id: fn(&SourceId, &str) -> String,
+    /// How its tools are reached.
+    pub transport: Transport,
+    /// The start of the name of a call's span at the source.
+    pub span: &'static str,
+    /// Whether ids of its tools have the prefix of the protocol (RFC 0069).
+    pub has_protocol_ids: bool,
+    /// Whether a tool's id repeats the name of its pack, the source.
+    pub repeats_pack: bool,
+    /// Whether its tools may be commands of this host, of tier `exec`.
+    pub runs_commands: bool,
+    /// Whether the gateway runs its tools itself, as calls of other tools.
+    pub is_in_gateway: bool,
+    /// Whether arguments with a default may be missing, although many upstreams list them as
+    /// required.
+    pub defaults_are_optional: bool,
+    /// Whether results fit the output schema of their tool.
+    pub fits_output_schema: bool,
+    /// Whether rules are proposed from what its tools say about themselves.
+    pub has_proposals: bool,
+}
 
 /// The kinds of upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +75,15 @@ pub struct Unusable {
     pub reason: String,
 }
 
+/// The files that the tools of an upstream are read from.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SourceFiles<'a> {
+    /// Files, or patterns of files in one directory.
+    pub patterns: &'a [PathBuf],
+    /// One file.
+    pub file: Option<&'a Path>,
+}
+
 /// The classification of tools without a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usual {
@@ -55,6 +94,75 @@ pub struct Usual {
     /// Whether a call needs approval.
     pub approval: Approval,
 }
+
+// === impl KindTraits ===
+
+/// Tools of another program, over a connection.
+const REMOTE: KindTraits = KindTraits {
+    tool_id: |source, name| format!("connector:{source}.{name}"),
+    transport: Transport::Http,
+    span: "toolcrib.upstream",
+    has_protocol_ids: false,
+    repeats_pack: false,
+    runs_commands: false,
+    is_in_gateway: false,
+    defaults_are_optional: true,
+    fits_output_schema: true,
+    has_proposals: true,
+};
+const MCP: KindTraits = KindTraits {
+    tool_id: |source, name| format!("mcp:{source}.{name}"),
+    transport: Transport::Mcp,
+    span: "tools/call",
+    ..REMOTE
+};
+const CONNECTOR: KindTraits = KindTraits {
+    // The responses of services can differ from their documents.
+    fits_output_schema: false,
+    ..REMOTE
+};
+/// Tools that this process runs.
+const NATIVE: KindTraits =
+    KindTraits { transport: Transport::Native, defaults_are_optional: false, ..REMOTE };
+const NODE_PACK: KindTraits = KindTraits {
+    // The type id alone identifies the node; two sources of one pack share it, and then neither
+    // offers it.
+    tool_id: |_, name| format!("openwop:{name}"),
+    has_protocol_ids: true,
+    repeats_pack: true,
+    ..NATIVE
+};
+const WORKFLOW: KindTraits = KindTraits {
+    tool_id: |_, name| format!("openwop:workflow.{name}"),
+    span: "toolcrib.workflow",
+    has_protocol_ids: true,
+    is_in_gateway: true,
+    // The tier of a workflow follows from its steps.
+    has_proposals: false,
+    ..NATIVE
+};
+const HOST_EXTENSION: KindTraits = KindTraits {
+    tool_id: |source, name| format!("x-host-{source}-{name}"),
+    runs_commands: true,
+    // Commands require approval anyway.
+    has_proposals: false,
+    ..NATIVE
+};
+
+impl SourceKind {
+    /// What this kind decides.
+    pub const fn traits(self) -> &'static KindTraits {
+        match self {
+            Self::NodePack => &NODE_PACK,
+            Self::Workflow => &WORKFLOW,
+            Self::Mcp => &MCP,
+            Self::Connector => &CONNECTOR,
+            Self::HostExtension => &HOST_EXTENSION,
+        }
+    }
+}
+
+// === impl UpstreamSpec ===
 
 impl UpstreamSpec {
     /// Identifies the upstream, ignoring secrets and limits. Data learned from one upstream must
@@ -154,15 +262,48 @@ impl UpstreamSpec {
 
     /// How its tools are reached.
     pub fn transport(&self) -> Transport {
+        self.kind().traits().transport
+    }
+
+    /// Whether all servers of one store reach the same upstream, so that one of them can discover
+    /// its tools for all.
+    pub fn is_common(&self) -> bool {
         match self {
-            Self::McpStdio(_) | Self::McpHttp(_) => Transport::Mcp,
-            Self::Connector(_) => Transport::Http,
-            Self::Commands(_) | Self::Workflow(_) | Self::Native => Transport::Native,
-            Self::Pack(pack) => match pack.offers {
-                PackOffer::Nodes => Transport::Native,
-                PackOffer::Actions => Transport::Http,
-            },
-            Self::Unusable(unusable) => unusable.upstream.transport(),
+            Self::McpStdio(_) | Self::McpHttp(_) | Self::Connector(_) => true,
+            Self::Commands(_)
+            | Self::Workflow(_)
+            | Self::Pack(_)
+            | Self::Native
+            | Self::Unusable(_) => false,
+        }
+    }
+
+    /// Whether it gets values that may be secrets, besides the credential of the source.
+    pub fn has_secrets(&self) -> bool {
+        match self {
+            Self::McpStdio(stdio) => !stdio.env.is_empty(),
+            Self::McpHttp(http) => !http.headers.is_empty(),
+            Self::Connector(connector) => !connector.headers.is_empty(),
+            Self::Commands(_) | Self::Workflow(_) | Self::Pack(_) | Self::Native => false,
+            Self::Unusable(_) => true,
+        }
+    }
+
+    /// The files that its tools are read from.
+    pub fn files(&self) -> SourceFiles<'_> {
+        match self {
+            Self::Workflow(workflow) => SourceFiles { patterns: &workflow.files, file: None },
+            Self::Connector(ConnectorSpec { document: DocumentAt::Path(path), .. })
+            | Self::Pack(PackSpec { location: PackLocation::Path(path), .. }) => {
+                SourceFiles { patterns: &[], file: Some(path) }
+            }
+            Self::Connector(_)
+            | Self::Pack(_)
+            | Self::McpStdio(_)
+            | Self::McpHttp(_)
+            | Self::Commands(_)
+            | Self::Native
+            | Self::Unusable(_) => SourceFiles::default(),
         }
     }
 

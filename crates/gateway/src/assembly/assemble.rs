@@ -262,7 +262,7 @@ impl Assembler<'_> {
         let Self { source, gate, .. } = *self;
         let id = names::offer_id(tool.offer.kind(), source.kind, &source.spec.id, &tool.name)
             .map_err(|error| error.to_string())?;
-        if is_protocol(source.kind) && names::promises_exec(&tool.name) {
+        if source.kind.traits().has_protocol_ids && names::promises_exec(&tool.name) {
             return Err(
                 "its name promises to run commands, which only a host extension may do; rename it"
                     .to_owned(),
@@ -276,8 +276,7 @@ impl Assembler<'_> {
         let input_schema = kept(input.as_ref(), listed.and_then(|listed| listed.input.as_ref()))?;
         // Compiled from the schema that callers see, so both agree. Only properties with a
         // default may be missing: many upstreams list them as required anyway.
-        let is_remote = matches!(source.kind, SourceKind::Mcp | SourceKind::Connector);
-        let relaxed = input.as_deref().filter(|_| is_remote);
+        let relaxed = input.as_deref().filter(|_| source.kind.traits().defaults_are_optional);
         let relaxed = relaxed.and_then(schemas::without_defaulted);
         let relaxed_text = relaxed.as_ref().map(written).transpose()?.flatten();
         let checked = relaxed.as_ref().or(input.as_deref());
@@ -418,18 +417,9 @@ fn written(schema: &Value) -> Result<Option<Schema>, String> {
     Schema::new(members).map(Some).map_err(|error| error.to_string())
 }
 
-/// Whether the tools of a kind have ids under the prefix of the protocol (RFC 0069).
-fn is_protocol(kind: SourceKind) -> bool {
-    match kind {
-        SourceKind::NodePack | SourceKind::Workflow => true,
-        SourceKind::Mcp | SourceKind::Connector | SourceKind::HostExtension => false,
-    }
-}
-
 /// The name of a tool within its source. The type id of a node repeats the name of its pack, the source.
 fn local_name(kind: SourceKind, tool: &DiscoveredOffer) -> &str {
-    let pack =
-        tool.raw.get("pack").and_then(Value::as_str).filter(|_| kind == SourceKind::NodePack);
+    let pack = tool.raw.get("pack").and_then(Value::as_str).filter(|_| kind.traits().repeats_pack);
     let rest = pack.and_then(|pack| tool.name.strip_prefix(pack)?.strip_prefix('.'));
     rest.filter(|rest| !rest.is_empty()).unwrap_or(&tool.name)
 }

@@ -10,11 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toolcrib_core::source::{
-    UpstreamSpec,
-    connector::{ConnectorSpec, DocumentAt},
-    pack::{PackLocation, PackSpec},
-};
+use toolcrib_core::source::upstream::SourceFiles;
 
 use super::{
     Config,
@@ -78,26 +74,11 @@ impl Config {
     fn source_files(&self) -> BTreeSet<PathBuf> {
         let mut files_of_sources = BTreeSet::new();
         for source in &self.sources {
-            match &source.spec.upstream {
-                UpstreamSpec::Workflow(spec) => {
-                    // An unlistable directory is reported when the source is read.
-                    let found = spec.files.iter().filter_map(|it| files::find(it).ok());
-                    files_of_sources.extend(found.flatten());
-                }
-                UpstreamSpec::Connector(ConnectorSpec {
-                    document: DocumentAt::Path(path), ..
-                })
-                | UpstreamSpec::Pack(PackSpec { location: PackLocation::Path(path), .. }) => {
-                    files_of_sources.insert(path.clone());
-                }
-                UpstreamSpec::Connector(_)
-                | UpstreamSpec::Pack(_)
-                | UpstreamSpec::McpStdio(_)
-                | UpstreamSpec::McpHttp(_)
-                | UpstreamSpec::Commands(_)
-                | UpstreamSpec::Native
-                | UpstreamSpec::Unusable(_) => {}
-            }
+            let SourceFiles { patterns, file } = source.spec.upstream.files();
+            // An unlistable directory is reported when the source is read.
+            let found = patterns.iter().filter_map(|it| files::find(it).ok());
+            files_of_sources.extend(found.flatten());
+            files_of_sources.extend(file.map(Path::to_owned));
         }
         files_of_sources
     }

@@ -291,11 +291,11 @@ impl Resolver<'_> {
             Form::Commands(typed) => self.commands(key, typed),
         };
         let upstream = self.withheld(&id, missing, resolved.spec);
-        let is_workflow = kind == SourceKind::Workflow;
+        let is_in_gateway = kind.traits().is_in_gateway;
         // Workflows run in this process, so a breaker has no purpose.
-        let usual_breaker = (!is_workflow).then(BreakerConfig::default);
+        let usual_breaker = (!is_in_gateway).then(BreakerConfig::default);
         // Local files: reading them is cheap, and changes should show up soon.
-        let usual_refresh = Duration::from_secs(if is_workflow { 10 } else { 300 });
+        let usual_refresh = Duration::from_secs(if is_in_gateway { 10 } else { 300 });
         let limits = SourceLimits {
             connect_timeout: typed.connect_timeout,
             max_concurrency: typed.max_concurrency.get(),

@@ -8,7 +8,6 @@ use toolcrib_core::{
     authorize::CallContext,
     call::{CallError, CallInput, Invocation, Operation},
     catalog::{Entry, Permit},
-    descriptor::SourceKind,
     id::CallId,
     source::Source,
 };
@@ -114,7 +113,7 @@ impl RecordedRun {
     /// Sends the call to its source. Returns after all steps of a workflow.
     async fn run(&self, id: &CallId, started: &Started, attempt: Attempt) -> (Execution, CallEnd) {
         let Attempt { operation, span, counted } = attempt;
-        let is_workflow = self.entry.tool.source == SourceKind::Workflow;
+        let is_workflow = self.entry.tool.source.traits().is_in_gateway;
         let parent = self.step.as_ref().map(|step| step.parent.clone());
         let pauses = self.approvals.pauses();
         let deadline = pauses.deadline(is_workflow.then_some(id), parent.as_ref());

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use toolcrib_core::{
     catalog::Entry,
-    descriptor::SourceKind,
     principal::Principal,
     quota::{Quota, QuotaKey},
     source::Source,
@@ -43,7 +42,7 @@ impl Target {
 
     /// The workflow that runs as this tool.
     pub(crate) fn runnable(&self) -> Option<Arc<Runnable>> {
-        let is_workflow = self.entry.tool.source == SourceKind::Workflow;
+        let is_workflow = self.entry.tool.source.traits().is_in_gateway;
         self.snapshot.workflows.get(&self.entry).filter(|_| is_workflow).cloned()
     }
 }

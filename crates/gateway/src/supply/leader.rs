@@ -6,12 +6,7 @@
 
 use std::sync::Arc;
 
-use toolcrib_core::{
-    canonical::Digest,
-    id::SourceId,
-    source::{Source, UpstreamSpec},
-    store::StoreError,
-};
+use toolcrib_core::{canonical::Digest, id::SourceId, source::Source, store::StoreError};
 
 use super::Supply;
 use crate::config::SourceConfig;
@@ -33,7 +28,7 @@ impl Supply {
 
     /// Whether one of several servers discovers `source` for all.
     fn has_leader(&self, source: &SourceConfig) -> bool {
-        self.services.storage.is_shared() && is_common(source)
+        self.services.storage.is_shared() && source.spec.upstream.is_common()
     }
 
     /// Leaves the discovery of `source` to another server, which may reach its upstream.
@@ -103,14 +98,6 @@ impl Supply {
             slot.succeeded(now);
         }
     }
-}
-
-/// Whether all servers reach the same upstream.
-fn is_common(source: &SourceConfig) -> bool {
-    matches!(
-        source.spec.upstream,
-        UpstreamSpec::McpHttp(_) | UpstreamSpec::McpStdio(_) | UpstreamSpec::Connector(_)
-    )
 }
 
 /// The work of discovering `source`. If servers have different upstreams under one id, as during an

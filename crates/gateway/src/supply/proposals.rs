@@ -7,7 +7,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolcrib_core::{
-    descriptor::SourceKind,
     id::{SourceId, TenantId},
     scope::Scope,
     source::DiscoveredOffer,
@@ -112,8 +111,7 @@ pub(super) fn proposals(
     listed: &Listed,
     tenant: Option<&TenantId>,
 ) -> Vec<RuleProposal> {
-    if matches!(source.kind, SourceKind::Workflow | SourceKind::HostExtension) {
-        // Their tiers follow from their steps, and commands require approval anyway.
+    if !source.kind.traits().has_proposals {
         return Vec::new();
     }
     let (mut reading, mut destroying) = (Vec::new(), Vec::new());

@@ -8,7 +8,6 @@ use toolcrib_core::{
     authorize::Authorizer,
     catalog::{Catalog, Collision, Entry, Generation},
     clock::Timestamp,
-    descriptor::SourceKind,
     id::{SourceId, TenantId, ToolId},
     names,
     source::{Source, SourceState, SourceStatus, StderrLine},
@@ -375,7 +374,7 @@ impl Offered {
         before: &Made,
     ) -> Self {
         let source = assembler.source;
-        if source.kind != SourceKind::Workflow {
+        if !source.kind.traits().is_in_gateway {
             let assembled = assembler.assemble(listed, pins, before);
             return Self { assembled, flows: Vec::new() };
         }
@@ -523,7 +522,7 @@ impl Slot {
     ) -> SourceReport {
         let known = |entry: &&Arc<Entry>| tenant.is_none_or(|it| entry.tenants.admits(it));
         // Problems name tools; those of a workflow name the tools of its steps, from any source.
-        let all_open = all_open || self.config.kind != SourceKind::Workflow;
+        let all_open = all_open || !self.config.kind.traits().is_in_gateway;
         let open = tenant.is_none_or(|tenant| all_open && self.is_open_to(tenant));
         let rate = |entry: &Arc<Entry>| match entry.rate {
             Some(rate) => rate.to_string(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toolcrib_core::{
     call::{CallError, Outcome},
     catalog::Entry,
-    descriptor::SourceKind,
+    event::Transport,
     trace::{AttributeValue, SpanKind, SpanName, TraceContext},
 };
 
@@ -48,17 +48,15 @@ impl CallSpan {
     /// Starts the span of an attempt at the tool's source.
     pub(crate) fn attempt(&self, entry: &Entry) -> ActiveSpan {
         let tool = &entry.id;
-        let span = match entry.tool.source {
-            SourceKind::Workflow => {
-                self.0.child(SpanKind::Internal, || SpanName::of("toolcrib.workflow", tool))
-            }
-            SourceKind::Mcp => {
-                let span = self.0.child(SpanKind::Client, || SpanName::of("tools/call", tool));
-                span.set("mcp.method.name", "tools/call");
-                span
-            }
-            _ => self.0.child(SpanKind::Client, || SpanName::of("toolcrib.upstream", tool)),
+        let traits = entry.tool.source.traits();
+        let kind = match traits.is_in_gateway {
+            true => SpanKind::Internal,
+            false => SpanKind::Client,
         };
+        let span = self.0.child(kind, || SpanName::of(traits.span, tool));
+        if traits.transport == Transport::Mcp {
+            span.set("mcp.method.name", traits.span);
+        }
         span.set("gen_ai.operation.name", "execute_tool");
         span.set("gen_ai.tool.name", tool);
         span.set("toolcrib.source", &entry.source);

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 use toolcrib_core::{
     catalog::{Entry, ListFormat},
-    descriptor::{Egress, ReplayPolicy, SafetyTier, SchemaObject, SourceKind},
+    descriptor::{Egress, ReplayPolicy, SafetyTier, SchemaObject},
     schema::{self, Schema},
     text::has_hidden,
 };
@@ -111,10 +111,8 @@ fn write_modern(entry: &Entry, out: &mut Vec<u8>) {
 /// Derives a schema that every result of the tool fits. Clients treat a success that does not fit
 /// as a failure, and the responses of services can differ from their documents.
 fn output_schema(entry: &Entry) -> Option<SchemaObject> {
-    if entry.tool.source == SourceKind::Connector {
-        return None;
-    }
-    entry.tool.output_schema.as_ref().map(Schema::to_object)
+    let schema = entry.tool.output_schema.as_ref();
+    schema.filter(|_| entry.tool.source.traits().fits_output_schema).map(Schema::to_object)
 }
 
 fn write(entry: &Entry, output: Option<SchemaObject>, out: &mut Vec<u8>) {

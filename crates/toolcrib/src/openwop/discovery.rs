@@ -14,15 +14,6 @@ use crate::{
     v1::schemas::{ToolCatalogFamily, ToolHooksFamily},
 };
 
-/// The kinds of sources whose tools this version offers.
-const PROJECTED: &[SourceKind] = &[
-    SourceKind::NodePack,
-    SourceKind::Workflow,
-    SourceKind::Mcp,
-    SourceKind::Connector,
-    SourceKind::HostExtension,
-];
-
 /// Serialises the document, once.
 pub(crate) fn document(config: &Config) -> Arc<Body> {
     let document = json!({
@@ -47,7 +38,7 @@ pub(crate) fn document(config: &Config) -> Arc<Body> {
         // Capability families are members of the root object (RFC 0073).
         "toolCatalog": ToolCatalogFamily {
             supported: true,
-            sources: Some(PROJECTED.to_vec()),
+            sources: Some(SourceKind::ALL.to_vec()),
             session_lifecycle: Some(true),
             compact_view: Some(true),
         },

@@ -176,11 +176,12 @@ impl Resolver<'_> {
             let message = format!("`{scope}` is a right on the server, which no tool can require");
             self.complain(&key("scopes"), &message);
         }
-        if set.safety_tier == Some(SafetyTier::Exec) && kind != SourceKind::HostExtension {
+        let runs_commands = kind.traits().runs_commands;
+        if set.safety_tier == Some(SafetyTier::Exec) && !runs_commands {
             let message = "\"exec\" is only for kind \"host-extension\"; use \"write\"";
             self.complain(&key("safety_tier"), message);
         }
-        if kind == SourceKind::HostExtension {
+        if runs_commands {
             self.command_rule(&key, &set);
         } else if set.approval_reason.is_some() {
             let message = "is only for commands of a host extension";
