@@ -1,6 +1,7 @@
 //! The form in which the record hashes arguments: with `[record] hash_key`, if it is set.
 
-use toolcrib_gateway::{ArgumentsHash, config::Config};
+use toolcrib_config::Config;
+use toolcrib_gateway::ArgumentsHash;
 use toolcrib_store::key_text;
 
 use crate::{failure::advised, seal};

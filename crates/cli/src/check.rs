@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use toolcrib::TlsIdentity;
-use toolcrib_gateway::config::{
+use toolcrib_config::{
     Config, Problem,
     edit::{CheckReport, ConfigCheck, ConfigFile},
 };

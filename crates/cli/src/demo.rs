@@ -16,6 +16,7 @@ use std::{
 
 use anyhow::Context as _;
 use chrono::Utc;
+use toolcrib_config::{self as config};
 use toolcrib_core::{
     id::{PrincipalId, TenantId},
     scope::Grant,
@@ -24,7 +25,6 @@ use toolcrib_core::{
 use toolcrib_gateway::{
     Gateway,
     authn::{self, KeyRequest},
-    config,
 };
 
 use crate::{

@@ -20,8 +20,8 @@
 
 use std::{io::Read as _, path::Path};
 
+use toolcrib_config::SecretReader;
 use toolcrib_core::{credential::Secret, text::io_reason};
-use toolcrib_gateway::config::SecretReader;
 
 pub(crate) const CONFIG: &str = "TOOLCRIB_CONFIG";
 pub(crate) const DATA_DIR: &str = "TOOLCRIB_DATA_DIR";

@@ -4,6 +4,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use toolcrib_config::{Config, PinMode};
 use toolcrib_core::{
     catalog::Entry,
     credential::CredentialStore,
@@ -14,11 +15,7 @@ use toolcrib_core::{
     store::Storage,
     suggest,
 };
-use toolcrib_gateway::{
-    Gateway, GatewayBuilder,
-    clock::SystemClock,
-    config::{Config, PinMode},
-};
+use toolcrib_gateway::{Gateway, GatewayBuilder, clock::SystemClock};
 use toolcrib_sources::{Factory, Library};
 use toolcrib_store::{Options, SealKeys};
 use toolcrib_tasks::Tasks;

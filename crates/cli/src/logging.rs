@@ -12,7 +12,7 @@ use anstream::AutoStream;
 use chrono::{DateTime, SecondsFormat, Utc};
 use owo_colors::OwoColorize as _;
 use serde_json::Value;
-use toolcrib_gateway::config::LogFormat;
+use toolcrib_config::LogFormat;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::{
     EnvFilter,

@@ -9,16 +9,14 @@ use std::{path::Path, sync::Arc};
 use chrono::Utc;
 use tokio::net::TcpListener;
 use toolcrib::TlsIdentity;
+use toolcrib_config::{self as config, Config, Engine, Problem, StoreConfig, TlsConfig};
 use toolcrib_core::{
     credential::Secret,
     limit::RateLimiter,
     record::{DeliveryFactory as _, Destination},
     source::InvalidSource,
 };
-use toolcrib_gateway::{
-    ArgumentsHash,
-    config::{self, Config, Engine, Problem, StoreConfig, TlsConfig},
-};
+use toolcrib_gateway::ArgumentsHash;
 use toolcrib_sources::Deliveries;
 use toolcrib_store::{SealKeys, SigningKey};
 

@@ -1,8 +1,8 @@
 //! The layers of a sandbox that work on this system, for the sandboxes of a configuration.
 
 use rustix::process::geteuid;
+use toolcrib_config::Config;
 use toolcrib_core::source::command::{Confinement, ConfinementMode, RootPolicy};
-use toolcrib_gateway::config::Config;
 use toolcrib_sources::SandboxSupport;
 
 use crate::confined;

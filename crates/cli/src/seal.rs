@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use toolcrib_config::{Config, KeyPlace, StoreConfig};
 use toolcrib_core::credential::Secret;
-use toolcrib_gateway::config::{Config, KeyPlace, StoreConfig};
 use toolcrib_store::{SealKey, SealKeys};
 
 use crate::{

@@ -9,8 +9,8 @@ use std::{
 
 use anyhow::Context as _;
 use rustix::fs::OFlags;
+use toolcrib_config::{self as config, Config, ConfigError, Engine, Problem, Reading};
 use toolcrib_core::{catalog::Tenants, credential::Secret};
-use toolcrib_gateway::config::{self, Config, ConfigError, Engine, Problem, Reading};
 use toolcrib_sources::Library;
 
 use crate::{

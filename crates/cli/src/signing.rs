@@ -8,8 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use toolcrib_config::{Config, KeyPlace};
 use toolcrib_core::{credential::Secret, text::io_reason};
-use toolcrib_gateway::config::{Config, KeyPlace};
 use toolcrib_store::{SigningKey, WitnessFile};
 
 use crate::{

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use toolcrib_config::{Config, TelemetryConfig};
 use toolcrib_core::trace::SpanSink;
-use toolcrib_gateway::config::{Config, TelemetryConfig};
 
 /// Sends spans until it is [closed](Self::close).
 #[cfg(feature = "otel")]
@@ -23,7 +23,7 @@ impl Spans {
 
     #[cfg(feature = "otel")]
     fn to(config: &TelemetryConfig) -> anyhow::Result<Self> {
-        use toolcrib_gateway::config::TelemetryProtocol;
+        use toolcrib_config::TelemetryProtocol;
         use toolcrib_telemetry::{Protocol, ReceiverSettings, Telemetry};
 
         let receiver = ReceiverSettings {

@@ -8,12 +8,12 @@ use std::{
 };
 
 use tokio::net::TcpStream;
+use toolcrib_config::{Config, Durability, Engine, LimitPlace, StoreConfig};
 use toolcrib_core::{
     credential::Secret,
     limit::RateLimiter,
     store::{Storage, StoreError},
 };
-use toolcrib_gateway::config::{Config, Durability, Engine, LimitPlace, StoreConfig};
 use toolcrib_store::Options;
 
 use crate::{

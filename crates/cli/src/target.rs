@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use toolcrib_config::Config;
 use toolcrib_core::store::Storage;
-use toolcrib_gateway::config::Config;
 
 use crate::{args::Global, client::Client, context::Context, settings::Settings, store};
 

@@ -24,7 +24,7 @@ pub use self::{
         CheckpointSigner, Delivery, DeliveryError, DeliveryFactory, Destination, SavedWitness,
         SharedWitnesses, WitnessStore,
     },
-    export::ExportedEvent,
+    export::{ExportedEvent, RecordFormat},
     witness::{Witness, WitnessEntry},
 };
 use crate::{canonical::Digest, clock::Timestamp, id::TenantId, store::StoreError};

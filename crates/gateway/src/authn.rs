@@ -39,6 +39,7 @@ use chrono::DateTime;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
+use toolcrib_config::Config;
 use toolcrib_core::{
     clock::{Clock, Timestamp},
     id::{KeyId, PrincipalId},
@@ -63,7 +64,6 @@ pub use self::{
 };
 use crate::{
     background::Services,
-    config::Config,
     freshness::{Confirmation, ReadBegan},
 };
 
@@ -506,7 +506,7 @@ impl Policy {
 pub(crate) fn fuzz(sent: &[u8]) {
     use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 
-    use crate::config::{ClaimPath, JwtAlgorithm};
+    use toolcrib_config::{ClaimPath, JwtAlgorithm};
 
     let own = br#"{"keys":[{"kty":"OKP","crv":"Ed25519",
         "x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;

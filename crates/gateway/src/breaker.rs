@@ -12,6 +12,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use toolcrib_config::BreakerConfig;
 use toolcrib_core::{
     call::{CallError, Outcome, UpstreamErrorKind},
     clock::{Clock, Timestamp},
@@ -22,7 +23,6 @@ use toolcrib_core::{
 
 use self::circuit::{Admission, Changes, Circuit, State, Terms, Verdict};
 use crate::{
-    config::BreakerConfig,
     metrics::{Limit, Metrics},
     source_report::{BreakerReport, BreakerState},
 };
@@ -64,10 +64,9 @@ pub(crate) struct BreakerGuard {
     entered: Option<Admission>,
 }
 
-impl BreakerConfig {
-    fn terms(&self) -> Terms {
-        Terms { failures: self.failures, window: nanos(self.window), open: nanos(self.open) }
-    }
+fn terms(config: &BreakerConfig) -> Terms {
+    let BreakerConfig { failures, window, open, .. } = *config;
+    Terms { failures, window: nanos(window), open: nanos(open) }
 }
 
 impl Breaker {
@@ -136,7 +135,7 @@ impl Breaker {
         }
         let who = self.hasher.hash_one((&caller.tenant, &caller.id));
         let before = inner.circuit.shared();
-        let entered = inner.circuit.enter(who, now, config.terms()).map_err(|wait| {
+        let entered = inner.circuit.enter(who, now, terms(&config)).map_err(|wait| {
             self.metrics.refused(&self.source, Limit::Breaker);
             Duration::from_nanos(wait)
         })?;
@@ -175,7 +174,7 @@ impl Breaker {
         let mut inner = self.inner.lock();
         let Some(config) = inner.config else { return };
         let now = self.clock.monotonic_nanos();
-        let mut terms = config.terms();
+        let mut terms = terms(&config);
         terms.open = terms.open.max(wait.map_or(0, |wait| nanos(wait.min(MAX_WAIT))));
         let Changes { shared, caller: own } = inner.circuit.leave(entered, verdict, now, terms);
         if let Some(shared) = shared {

@@ -8,6 +8,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc::UnboundedReceiver;
+use toolcrib_config::{Config, edit::ConfigFile};
 use toolcrib_core::{
     authorize::{Authorizer, ScopeAuthorizer},
     clock::Clock,
@@ -28,7 +29,6 @@ use crate::{
     background::{Background, Services},
     client_sessions::ClientSessions,
     clock::SystemClock,
-    config::{Config, edit::ConfigFile},
     gateway::{Gateway, Inner},
     limits::{
         quota::Quotas,

@@ -7,6 +7,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 use toml_edit::{DocumentMut, Item};
+use toolcrib_config::{
+    Config, Problem,
+    edit::{
+        self, Change, ChangeKind, CheckReport, ConfigFile, EditError, FileContent, FileError, Hunk,
+    },
+    scopes::RouteScope,
+};
 use toolcrib_core::{
     clock::Timestamp,
     event::{ConfigAction, ConfigEdited, EventBody, NewEvent},
@@ -16,16 +23,8 @@ use toolcrib_core::{
 use crate::{
     audit::lone_event,
     authn::RoleGivers,
-    config::{
-        Config, Problem,
-        edit::{
-            self, Change, ChangeKind, CheckReport, ConfigFile, EditError, FileContent, FileError,
-            Hunk,
-        },
-    },
     gateway::Gateway,
     named_tools::RoleReach,
-    scopes::RouteScope,
     supply::{Preview, PreviewError},
 };
 

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
+use toolcrib_config::scopes::RouteScope;
 use toolcrib_core::{
     authorize::{Authorizer as _, CallContext, Denied},
     catalog::Entry,
@@ -30,7 +31,6 @@ use crate::{
     audit::READ,
     gateway::Gateway,
     limits::quota,
-    scopes::RouteScope,
     snapshot::{Miss, Snapshot},
 };
 

@@ -8,64 +8,31 @@ mod cloudevents;
 mod ocsf;
 mod otlp;
 
-use toolcrib_core::record::{ExportedEvent, StoredEvent};
+use toolcrib_core::record::{ExportedEvent, RecordFormat, StoredEvent};
 
-/// The format of an export.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// A `RunEvent` a line, with the links of the chain in the member `chain`.
-    Jsonl,
-    /// OCSF 1.3 API Activity (class 6003), one a line.
-    Ocsf,
-    /// CloudEvents 1.0 in JSON, one a line.
-    CloudEvents,
-    /// An OTLP/HTTP request in JSON with all events as log records.
-    Otlp,
-}
-
-impl Format {
-    /// The format as it is configured.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Jsonl => "jsonl",
-            Self::Ocsf => "ocsf",
-            Self::CloudEvents => "cloudevents",
-            Self::Otlp => "otlp",
-        }
+/// Appends `events`, which were read with their [`StoredEvent::prev`], to `out`. Returns the
+/// number of malformed events, which are left out: another program has changed the store.
+pub fn write(format: RecordFormat, events: &[StoredEvent], out: &mut Vec<u8>) -> usize {
+    if format == RecordFormat::Otlp {
+        return otlp::write(events, out);
     }
-
-    /// The media type of the output of [`write`](Self::write).
-    pub fn content_type(self) -> &'static str {
-        match self {
-            Self::Jsonl | Self::Ocsf | Self::CloudEvents => "application/x-ndjson",
-            Self::Otlp => "application/json",
-        }
-    }
-
-    /// Appends `events`, which were read with their [`StoredEvent::prev`], to `out`. Returns the
-    /// number of malformed events, which are left out: another program has changed the store.
-    pub fn write(self, events: &[StoredEvent], out: &mut Vec<u8>) -> usize {
-        if self == Self::Otlp {
-            return otlp::write(events, out);
-        }
-        let mut left_out = 0;
-        for event in events {
-            let written = match self {
-                Self::Jsonl => ExportedEvent::new(event)
-                    .and_then(|line| serde_json::to_writer(&mut *out, &line).ok()),
-                Self::Ocsf => {
-                    ocsf::event(event).and_then(|line| serde_json::to_writer(&mut *out, &line).ok())
-                }
-                Self::CloudEvents | Self::Otlp => cloudevents::event(event)
-                    .and_then(|line| serde_json::to_writer(&mut *out, &line).ok()),
-            };
-            match written {
-                Some(()) => out.push(b'\n'),
-                None => left_out += 1,
+    let mut left_out = 0;
+    for event in events {
+        let written = match format {
+            RecordFormat::Jsonl => ExportedEvent::new(event)
+                .and_then(|line| serde_json::to_writer(&mut *out, &line).ok()),
+            RecordFormat::Ocsf => {
+                ocsf::event(event).and_then(|line| serde_json::to_writer(&mut *out, &line).ok())
             }
+            RecordFormat::CloudEvents | RecordFormat::Otlp => cloudevents::event(event)
+                .and_then(|line| serde_json::to_writer(&mut *out, &line).ok()),
+        };
+        match written {
+            Some(()) => out.push(b'\n'),
+            None => left_out += 1,
         }
-        left_out
     }
+    left_out
 }
 
 #[cfg(test)]
@@ -140,16 +107,16 @@ mod tests {
         stored.collect()
     }
 
-    pub(super) fn written(format: Format) -> Vec<Value> {
+    pub(super) fn written(format: RecordFormat) -> Vec<Value> {
         let mut out = Vec::new();
-        assert_eq!(format.write(&stored(), &mut out), 0);
+        assert_eq!(write(format, &stored(), &mut out), 0);
         let text = String::from_utf8(out).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     #[test]
     fn a_json_line_is_the_event_with_its_links() {
-        let lines = written(Format::Jsonl);
+        let lines = written(RecordFormat::Jsonl);
         assert_eq!(lines.len(), 6);
         assert_eq!(lines[1]["payload"]["error"]["code"], "timeout");
         assert_eq!(
@@ -167,9 +134,11 @@ mod tests {
     fn what_is_no_event_is_left_out_and_counted() {
         let mut events = stored();
         events[2].payload = "{".to_owned();
-        for format in [Format::Jsonl, Format::Ocsf, Format::CloudEvents, Format::Otlp] {
+        for format in
+            [RecordFormat::Jsonl, RecordFormat::Ocsf, RecordFormat::CloudEvents, RecordFormat::Otlp]
+        {
             let mut out = Vec::new();
-            assert_eq!(format.write(&events, &mut out), 1, "{format:?}");
+            assert_eq!(write(format, &events, &mut out), 1, "{format:?}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock, Weak, atomic::AtomicBool};
 
 use bytes::Bytes;
+use toolcrib_config::{Config, RecordConfig, edit::ConfigFile};
 use toolcrib_core::{
     catalog::{Body, Entry, ListFormat},
     clock::Clock,
@@ -17,7 +18,6 @@ use crate::{
     authn::{AuthError, Authenticator},
     background::{CLOSING_TIME, Services},
     client_sessions::ClientSessions,
-    config::{Config, RecordConfig, edit::ConfigFile},
     ids::new_id,
     limits::quota::Quotas,
     metrics::Metrics,

@@ -5,13 +5,14 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+use toolcrib_config::scopes::RouteScope;
 use toolcrib_core::{
     catalog::Entry,
     scope::{Grant, Scope},
 };
 use toolcrib_tasks::TaskState;
 
-use crate::{gateway::Gateway, scopes::RouteScope};
+use crate::gateway::Gateway;
 
 /// One health check.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,8 +13,7 @@
 //! * `workflow_definition` reads workflows and offers them; `workflow` runs them, whose steps pass the
 //!   pipeline as calls of their caller.
 //! * [`trace`](mod@trace) has the spans of requests and calls.
-//! * [`config`] is the operator's file: read, validated and resolved.
-//! * [`authn`] identifies callers, [`policy`] restricts calls further, and [`explain`] gives the reasons
+//! * [`authn`] identifies callers, `policy` restricts calls further, and [`explain`] gives the reasons
 //!   for a decision.
 //! * [`provider`] is the interface to the tools of a program that embeds the gateway.
 //! * [`probe`](mod@probe) has tools that exist only for tests of a running server.
@@ -34,11 +33,9 @@ mod breaker;
 mod builder;
 pub mod client_sessions;
 pub mod clock;
-pub mod config;
 mod editing;
 pub mod explain;
 pub mod export;
-mod files;
 
 mod freshness;
 #[cfg(fuzzing)]
@@ -56,14 +53,13 @@ pub mod metrics;
 
 mod named_tools;
 mod pipeline;
-pub mod policy;
+mod policy;
 pub mod probe;
 pub mod provider;
 mod reauthorize;
 mod reload;
 mod role_view;
 pub mod saved;
-pub mod scopes;
 mod sign_ins;
 mod snapshot;
 mod source_report;
@@ -104,6 +100,7 @@ pub use supply::{
     Supply, ToolChange, UnknownTools, pins,
 };
 pub use tool_ref::{CatalogScope, ToolRef};
+pub use toolcrib_config as config;
 pub use toolcrib_core as core;
 pub use toolcrib_tasks as tasks;
 pub use workflow::Workflows;

@@ -21,6 +21,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
     registry::Registry,
 };
+use toolcrib_config::Config;
 use toolcrib_core::{
     clock::Timestamp,
     id::{SourceId, TenantId, ToolId},
@@ -42,10 +43,7 @@ pub use self::{
     labels::Surface,
     table::{METRICS, MetricDescription, MetricKind},
 };
-use crate::{
-    config::Config,
-    source_report::{BreakerState, SourceLatency},
-};
+use crate::source_report::{BreakerState, SourceLatency};
 
 /// The most names of clients in the metrics; further ones are counted together.
 const MAX_CLIENTS: usize = 32;

@@ -8,6 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, json};
+use toolcrib_config::{
+    Config, ToolPattern,
+    edit::{Change, ChangeKind, EditAction, EditError},
+};
 use toolcrib_core::{
     catalog::Entry,
     id::{SourceId, TenantId},
@@ -15,14 +19,7 @@ use toolcrib_core::{
     source::UpstreamSpec,
 };
 
-use crate::{
-    config::{
-        Config, ToolPattern,
-        edit::{Change, ChangeKind, EditAction, EditError},
-    },
-    gateway::Gateway,
-    supply::own_scope_rules,
-};
+use crate::{gateway::Gateway, supply::own_scope_rules};
 
 /// The most names of a list.
 const MAX_NAMES: usize = 1_000;
@@ -81,8 +78,7 @@ impl Gateway {
                 continue;
             }
             let role = RoleOfTools::new(config, &named, &all, change);
-            let (change, reach) =
-                role.map_err(|error| EditError { change: at, ..error })?.resolve();
+            let (change, reach) = role.map_err(|error| error.of_change(at))?.resolve();
             resolved.push(change);
             reached.push(reach);
         }

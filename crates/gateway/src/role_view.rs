@@ -7,13 +7,14 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use serde::Serialize;
+use toolcrib_config::scopes::RouteScope;
 use toolcrib_core::{
     catalog::{Entry, View},
     id::{TenantId, ToolId},
     scope::{Grant, Scope},
 };
 
-use crate::{gateway::Gateway, scopes::RouteScope, snapshot::Snapshot, supply::role_holder};
+use crate::{gateway::Gateway, snapshot::Snapshot, supply::role_holder};
 
 /// A role, as far as one tenant may see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

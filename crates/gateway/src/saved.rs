@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use toolcrib_config::scopes::RouteScope;
 use toolcrib_core::{
     catalog::Entry,
     event::{EventBody, SavedAction, SavedChanged},
@@ -20,9 +21,7 @@ use toolcrib_core::{
     text::plain_name,
 };
 
-use crate::{
-    CatalogScope, Gateway, Snapshot, ToolRef, audit::lone_event, ids::new_id, scopes::RouteScope,
-};
+use crate::{CatalogScope, Gateway, Snapshot, ToolRef, audit::lone_event, ids::new_id};
 
 /// The largest arguments of a saved call, in bytes of JSON text.
 pub const MAX_ARGUMENTS: usize = 8 << 10;

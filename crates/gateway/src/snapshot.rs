@@ -11,6 +11,7 @@ use std::{collections::HashMap, sync::Arc};
 use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use toolcrib_config::{DeniedCalls, GateConfig};
 use toolcrib_core::{
     authorize::{Authorizer as _, Denied},
     catalog::{Body, Catalog, Collision, Entry, Generation, ListFormat, Toolset, View},
@@ -25,7 +26,6 @@ use toolcrib_core::{
 
 use crate::{
     breaker::Breaker,
-    config::{DeniedCalls, GateConfig},
     freshness::Confirmation,
     policy::Decider,
     tool_ref::{CatalogScope, ToolRef},
@@ -108,7 +108,9 @@ impl Snapshot {
     /// A snapshot of one tool, under the decisions of this one and without quotas. It is
     /// independent of all others.
     pub(crate) fn with_only(&self, entry: Arc<Entry>, source: Arc<dyn Source>) -> Self {
-        let gate = GateConfig { quota: None, role_quotas: Default::default(), ..self.gate.clone() };
+        let mut gate = self.gate.clone();
+        gate.quota = None;
+        gate.role_quotas.clear();
         let sources = HashMap::from([(entry.source.clone(), source)]);
         let (catalog, _) = Catalog::build(self.catalog.generation(), vec![entry]);
         Self { catalog, sources, ..Self::empty(gate, self.decider.clone()) }

@@ -25,6 +25,7 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
+use toolcrib_config::{Config, GateConfig, SourceConfig};
 use toolcrib_core::{
     authorize::Authorizer,
     catalog::Generation,
@@ -53,7 +54,6 @@ use crate::{
     assembly::classify::classify,
     audit::Audit,
     background::Services,
-    config::{Config, GateConfig, SourceConfig},
     snapshot::{Snapshot, Snapshots},
     source_report::{RefreshRefusal, SourceReport, StderrRefusal},
 };

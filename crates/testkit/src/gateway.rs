@@ -39,6 +39,7 @@ use tokio::{
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
+use toolcrib_config::{self as config, Config, SecretReader};
 use toolcrib_core::{
     clock::{Clock, Timestamp},
     credential::Secret,
@@ -52,7 +53,6 @@ use toolcrib_gateway::{
     Gateway, GatewayBuilder,
     authn::{self, KeyRequest},
     clock::SystemClock,
-    config::{self, Config, SecretReader},
 };
 use toolcrib_sources::Factory;
 use toolcrib_store::{Durability, Options, SqliteStore};

@@ -1,7 +1,7 @@
 //! The OpenAPI description of the whole HTTP interface, collected from the handlers.
 
 use serde_json::{Value, json};
-use toolcrib_gateway::config::Config;
+use toolcrib_config::Config;
 use utoipa::openapi::{OpenApi, path::Operation};
 
 use crate::{

@@ -13,10 +13,8 @@ use axum::{
 };
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
-use toolcrib_gateway::{
-    config::{Config, MountAuth, OpenWopV2},
-    metrics::Surface,
-};
+use toolcrib_config::{Config, MountAuth, OpenWopV2};
+use toolcrib_gateway::metrics::Surface;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{

@@ -21,10 +21,8 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderMap, HeaderValue, Method, header};
-use toolcrib_gateway::{
-    config::{Config, MountAuth, OpenWopV2},
-    metrics::Surface,
-};
+use toolcrib_config::{Config, MountAuth, OpenWopV2};
+use toolcrib_gateway::metrics::Surface;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::error::{Failure, refuse};

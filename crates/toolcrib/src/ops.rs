@@ -12,14 +12,9 @@ use axum::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use serde_json::{Value, json};
+use toolcrib_config::{Config, MountAuth, scopes::RouteScope};
 use toolcrib_core::catalog::Body;
-use toolcrib_gateway::{
-    CheckState,
-    config::{Config, MountAuth},
-    metrics::Surface,
-    scopes::RouteScope,
-    tasks::TaskReport,
-};
+use toolcrib_gateway::{CheckState, metrics::Surface, tasks::TaskReport};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{

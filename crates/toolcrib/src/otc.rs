@@ -19,10 +19,8 @@ mod schema;
 
 use axum::response::Response;
 use serde_json::{Value, json};
-use toolcrib_gateway::{
-    authn::AcceptedCredentials,
-    config::{Config, OpenWopV2},
-};
+use toolcrib_config::{Config, OpenWopV2};
+use toolcrib_gateway::authn::AcceptedCredentials;
 use utoipa::{
     PartialSchema as _,
     openapi::{OpenApi, RefOr, Schema, path::Operation},

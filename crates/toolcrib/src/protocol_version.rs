@@ -3,7 +3,7 @@
 
 use axum::extract::Request;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use toolcrib_gateway::config::OpenWopV2;
+use toolcrib_config::OpenWopV2;
 
 use crate::respond::Caching;
 

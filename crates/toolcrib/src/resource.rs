@@ -8,8 +8,8 @@ use std::sync::Arc;
 use axum::{Extension, Router, response::Response, routing::get};
 use http::{HeaderMap, Uri};
 use serde_json::{Value, json};
+use toolcrib_config::{Config, ResourceConfig, is_toolset_name};
 use toolcrib_core::catalog::Body;
-use toolcrib_gateway::config::{Config, ResourceConfig, is_toolset_name};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::{

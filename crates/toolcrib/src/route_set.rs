@@ -2,7 +2,8 @@
 //! of [`DIALECTS`](crate::DIALECTS) or [`HOST`](crate::HOST).
 
 use serde_json::Value;
-use toolcrib_gateway::{Gateway, config::Config, metrics::Surface};
+use toolcrib_config::Config;
+use toolcrib_gateway::{Gateway, metrics::Surface};
 use utoipa::openapi::{Content, Ref, Response, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 

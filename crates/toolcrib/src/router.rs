@@ -4,8 +4,9 @@ use std::{path::Path, sync::Arc};
 
 use axum::Router;
 use serde_json::Value;
+use toolcrib_config::Config;
 use toolcrib_core::catalog::Body;
-use toolcrib_gateway::{Gateway, config::Config};
+use toolcrib_gateway::Gateway;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
@@ -113,7 +114,7 @@ fn described(set: &RouteSet, setup: &Setup<'_>) -> OpenApiRouter<AppState> {
 
 #[cfg(test)]
 mod tests {
-    use toolcrib_gateway::config::{self, NoSecrets};
+    use toolcrib_config::{self as config, NoSecrets};
 
     use super::*;
     use crate::{explorer, middleware::Paths};

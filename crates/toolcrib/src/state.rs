@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use axum::extract::FromRef;
+use toolcrib_config::Config;
 use toolcrib_core::catalog::Body;
-use toolcrib_gateway::{Gateway, config::Config};
+use toolcrib_gateway::Gateway;
 
 use crate::middleware::{BodyLimit, Challenge, HttpHost, Memory};
 

@@ -1,12 +1,13 @@
 //! The runs that a caller may see, the same in both generations of OpenWOP.
 
+use toolcrib_config::scopes::RouteScope;
 use toolcrib_core::{
     event::{EventQuery, RunEvent},
     id::{RunId, TenantId},
     principal::Principal,
     store::{RunQuery, StoreError},
 };
-use toolcrib_gateway::{Gateway, scopes::RouteScope};
+use toolcrib_gateway::Gateway;
 
 /// Number of events per read, the maximum of a store, and maximum number of reads per response.
 const PAGE: usize = 1_000;

@@ -18,6 +18,7 @@ const MEMBERS: &[Member] = &[
     Member { source: "bench/src/", files: 3, folders: 3 },
     Member { source: "crates/cli/src/", files: 1, folders: 4 },
     Member { source: "crates/client/src/", files: 1, folders: 4 },
+    Member { source: "crates/config/src/", files: 1, folders: 3 },
     Member { source: "crates/conformance/src/", files: 1, folders: 4 },
     Member { source: "crates/core/src/", files: 1, folders: 4 },
     Member { source: "crates/gateway/src/", files: 1, folders: 4 },

@@ -12,6 +12,7 @@ pub(crate) const PRODUCT: &[&str] = &[
     "tasks",
     "store",
     "sources",
+    "config",
     "gateway",
     "toolcrib",
     "client",
@@ -85,7 +86,7 @@ const BOUNDARIES: &[Boundary] = &[
     },
     Boundary {
         words: &["toolcrib_store", "toolcrib_sources"],
-        members: &["core", "gateway", "toolcrib"],
+        members: &["core", "config", "gateway", "toolcrib"],
         allowed: &[],
         why: "I-3: the gateway holds trait objects",
     },

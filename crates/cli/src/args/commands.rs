@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand, ValueEnum, value_parser};
+use toolcrib_config::parse_duration;
 use toolcrib_core::{
     descriptor::SourceKind,
     event::{EventFilter, InvalidFilter},
@@ -10,7 +11,6 @@ use toolcrib_core::{
     scope::Grant,
     store::RunState,
 };
-use toolcrib_gateway::config::parse_duration;
 
 use super::{
     edits::{RemoveArgs, SetArgs, SourceAddArgs},

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use toolcrib_gateway::config;
+use toolcrib_config::{self as config};
 
 use super::output::Output;
 use crate::env;

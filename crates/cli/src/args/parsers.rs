@@ -6,8 +6,8 @@ use std::{
 };
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use toolcrib_config::parse_duration;
 use toolcrib_core::{credential::Secret, text::has_hidden};
-use toolcrib_gateway::config::parse_duration;
 
 /// Creates a parser of the values `all` of an enumeration, by their names.
 pub(super) fn one_of<T: Copy + Send + Sync + 'static>(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, value_parser};
-use toolcrib_gateway::config::parse_duration;
+use toolcrib_config::parse_duration;
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {

@@ -7,11 +7,9 @@
 use std::{path::Path, time::Duration};
 
 use serde_json::json;
+use toolcrib_config::{Config, ConfigError};
 use toolcrib_core::source::SourceState;
-use toolcrib_gateway::{
-    Gateway,
-    config::{Config, ConfigError},
-};
+use toolcrib_gateway::Gateway;
 
 use super::sources;
 use crate::{
@@ -61,7 +59,7 @@ pub(crate) async fn run(command: ConfigCommand, cx: &Context) -> anyhow::Result<
 }
 
 pub(super) fn schema_text() -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(&toolcrib_gateway::config::schema())? + "\n")
+    Ok(serde_json::to_string_pretty(&toolcrib_config::schema())? + "\n")
 }
 
 /// Remarks that do not prevent a start.

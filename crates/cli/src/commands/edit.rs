@@ -5,15 +5,12 @@ use std::{path::PathBuf, sync::Arc};
 use anyhow::Context as _;
 use chrono::Utc;
 use serde_json::{Map, Value as Json, json};
-use toolcrib_core::{event::ConfigAction, id::TenantId, principal::Principal, store::Storage};
-use toolcrib_gateway::{
-    Gateway, Preview, RoleChange, RoleReach,
-    config::{
-        Config, Problem,
-        edit::{self, Change, CheckReport, ConfigFile, Hunk},
-    },
-    edit_event,
+use toolcrib_config::{
+    Config, Problem,
+    edit::{self, Change, CheckReport, ConfigFile, Hunk},
 };
+use toolcrib_core::{event::ConfigAction, id::TenantId, principal::Principal, store::Storage};
+use toolcrib_gateway::{Gateway, Preview, RoleChange, RoleReach, edit_event};
 
 use toolcrib_store::Options;
 

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use chrono::Utc;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use toolcrib_config::Config;
 use toolcrib_core::{
     authorize::CallContext,
     call::CallInput,
@@ -20,7 +21,6 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::{
     authn::{self, Rights},
-    config::Config,
     explain::{Step, StepName, StepResult, Verdict},
 };
 

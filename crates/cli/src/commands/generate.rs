@@ -27,7 +27,7 @@ const CONFIG_SCHEMA: &str = "docs/reference/schemas/config.schema.json";
 const EXAMPLE: &str = include_str!("generate/toolcrib.example.toml");
 
 pub(crate) fn run(args: &GenArgs, printer: Printer) -> anyhow::Result<Exit> {
-    let configuration = configuration::page(&toolcrib_gateway::config::types());
+    let configuration = configuration::page(&toolcrib_config::types());
     let mut files = vec![
         ("docs/reference/openapi.json".to_owned(), pretty(&toolcrib::openapi())?),
         ("docs/reference/openapi-v2.json".to_owned(), pretty(&toolcrib::openapi_v2())?),
@@ -124,7 +124,7 @@ fn metrics() -> String {
 
 #[cfg(test)]
 mod tests {
-    use toolcrib_gateway::config;
+    use toolcrib_config::{self as config};
 
     use super::*;
     use crate::env::AnySecret;

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use toolcrib_gateway::config::{ServerConfig, TlsConfig};
+use toolcrib_config::{ServerConfig, TlsConfig};
 use url::Url;
 
 use crate::{

@@ -12,7 +12,7 @@ mod target;
 use std::path::Path;
 
 use serde_json::json;
-use toolcrib_gateway::config;
+use toolcrib_config::{self as config};
 
 use super::{
     config::schema_text,

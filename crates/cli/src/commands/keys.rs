@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use toolcrib_config::Config;
 use toolcrib_core::{
     clock::Timestamp,
     event::{EventBody, KeyAction, SignInEnded},
@@ -20,7 +21,6 @@ use toolcrib_gateway::{
         manage::{self, KeyInfo, moment},
         session::SessionInfo,
     },
-    config::Config,
     key_event,
 };
 use toolcrib_store::Options;

@@ -2,8 +2,9 @@
 
 use std::{pin::pin, sync::Arc};
 
+use toolcrib_config::McpConfig;
 use toolcrib_core::{credential::Secret, id::TenantId, principal::Principal};
-use toolcrib_gateway::{CatalogScope, Gateway, authn::AcceptedCredentials, config::McpConfig};
+use toolcrib_gateway::{CatalogScope, Gateway, authn::AcceptedCredentials};
 
 use crate::{
     args::McpArgs,

@@ -2,14 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
-use toolcrib_core::{id::TenantId, suggest};
-use toolcrib_gateway::{
-    Gateway,
-    config::{
-        Config,
-        edit::{Change, ChangeKind, EditAction},
-    },
+use toolcrib_config::{
+    Config,
+    edit::{Change, ChangeKind, EditAction},
 };
+use toolcrib_core::{id::TenantId, suggest};
+use toolcrib_gateway::Gateway;
 
 use super::edit;
 use crate::{

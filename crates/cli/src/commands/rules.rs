@@ -1,11 +1,9 @@
 //! `rules propose|add|set|remove`: rules of sources, and changes of the configuration file.
 
 use serde_json::{Map, Value as Json, json};
+use toolcrib_config::edit::{Change, EditAction};
 use toolcrib_core::{id::SourceId, text::is_hidden};
-use toolcrib_gateway::{
-    RuleProposal,
-    config::edit::{Change, EditAction},
-};
+use toolcrib_gateway::RuleProposal;
 
 use super::edit;
 use crate::{

@@ -18,11 +18,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use toolcrib::TlsIdentity;
+use toolcrib_config::{Config, LimitPlace, TlsConfig, edit::ConfigFile};
 use toolcrib_core::{record::DeliveryFactory, store::Storage, text};
 use toolcrib_gateway::{
     Gateway, ReloadError, ReloadPlan,
     audit::{AuditTasks, Parts},
-    config::{Config, LimitPlace, TlsConfig, edit::ConfigFile},
 };
 use toolcrib_sources::Deliveries;
 use toolcrib_store::Options;

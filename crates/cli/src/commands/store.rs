@@ -6,8 +6,8 @@ use std::{
 };
 
 use serde_json::json;
+use toolcrib_config::{Config, Engine, KeyPlace, has_password};
 use toolcrib_core::{store::Storage, text};
-use toolcrib_gateway::config::{Config, Engine, KeyPlace, has_password};
 use toolcrib_store::{CopyPlace, CopyStep, Options};
 
 use crate::{

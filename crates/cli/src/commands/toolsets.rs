@@ -1,7 +1,7 @@
 //! `toolsets add|set|remove`: changes of the configuration file.
 
 use serde_json::{Map, Value as Json, json};
-use toolcrib_gateway::config::edit::{Change, ChangeKind, EditAction};
+use toolcrib_config::edit::{Change, ChangeKind, EditAction};
 
 use super::edit;
 use crate::{

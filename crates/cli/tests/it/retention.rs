@@ -11,6 +11,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use toolcrib_config::Config;
 use toolcrib_core::{
     approval::ApprovalStore,
     canonical::Digest,
@@ -30,7 +31,7 @@ use toolcrib_core::{
         Storage, StoreError,
     },
 };
-use toolcrib_gateway::{CheckState, Gateway, audit::Parts, config::Config};
+use toolcrib_gateway::{CheckState, Gateway, audit::Parts};
 use toolcrib_sources::Deliveries;
 use toolcrib_store::{
     Options, WitnessFile,

@@ -8,6 +8,19 @@ use serde_json::value::RawValue;
 use super::StoredEvent;
 use crate::canonical::Digest;
 
+/// The format of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RecordFormat {
+    /// A `RunEvent` a line, with the links of the chain in the member `chain`.
+    Jsonl,
+    /// OCSF 1.3 API Activity (class 6003), one a line.
+    Ocsf,
+    /// CloudEvents 1.0 in JSON, one a line.
+    CloudEvents,
+    /// An OTLP/HTTP request in JSON with all events as log records.
+    Otlp,
+}
+
 /// A line of an export.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -32,6 +45,26 @@ struct ExportedLink<'a> {
     position: u64,
     prev_hash: String,
     hash: String,
+}
+
+impl RecordFormat {
+    /// The format as it is configured.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Jsonl => "jsonl",
+            Self::Ocsf => "ocsf",
+            Self::CloudEvents => "cloudevents",
+            Self::Otlp => "otlp",
+        }
+    }
+
+    /// The media type of an export.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Jsonl | Self::Ocsf | Self::CloudEvents => "application/x-ndjson",
+            Self::Otlp => "application/json",
+        }
+    }
 }
 
 impl<'a> ExportedEvent<'a> {

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use toolcrib_config::ApprovalsConfig;
 use toolcrib_core::{
     approval::{Approval, ApprovalState, ApprovalStore, Fingerprint, OpenOutcome},
     authorize::CallContext,
@@ -16,8 +17,8 @@ use toolcrib_core::{
 
 use super::{ApprovalGate, Approvals, link, unavailable};
 use crate::{
-    audit::CallIdentity, clock::after, config::ApprovalsConfig, ids::new_id,
-    input_forms::InputForms, reauthorize::reauthorize, snapshot::Snapshot,
+    audit::CallIdentity, clock::after, ids::new_id, input_forms::InputForms,
+    reauthorize::reauthorize, snapshot::Snapshot,
 };
 
 /// Time after which the caller of an undecided call should retry.

@@ -14,6 +14,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::DropGuard;
+use toolcrib_config::WebhookConfig;
 use toolcrib_core::{
     approval::{Approval, ApprovalQuery, ApprovalStore},
     record::{Delivery, DeliveryFactory, Destination},
@@ -22,7 +23,7 @@ use toolcrib_core::{
 use toolcrib_tasks::Policy;
 
 use super::{Approvals, render::present};
-use crate::{audit::DELIVERY_RETRY, config::WebhookConfig};
+use crate::audit::DELIVERY_RETRY;
 
 /// Approvals in one page.
 const PAGE: usize = 100;

@@ -12,6 +12,7 @@ use std::{
 };
 
 use serde_json::Value;
+use toolcrib_config::{Classification, GateConfig, PinMode, SourceConfig};
 use toolcrib_core::{
     arguments::{ArgumentCheck, SchemaError, Validators},
     catalog::{Entry, WireCache},
@@ -30,7 +31,6 @@ use crate::{
         listed::{Listed, ListedOffer},
         schemas,
     },
-    config::{Classification, GateConfig, PinMode, SourceConfig},
 };
 
 /// The entries of one source, and the problems of its tools and rules.
@@ -438,12 +438,12 @@ mod tests {
     use std::path::Path;
 
     use serde_json::json;
+    use toolcrib_config::{self as config, NoSecrets};
     use toolcrib_core::descriptor::Approval;
 
     use toolcrib_core::source::{Discovered, FormedOffer};
 
     use super::*;
-    use crate::config::{self, NoSecrets};
 
     fn assemble(source: SourceConfig, gate: &GateConfig, discovered: Discovered) -> Assembled {
         let (source, validators) = (Arc::new(source), Arc::default());

@@ -1,11 +1,9 @@
 //! Applies the rules of a source to one of its tools.
 
+use toolcrib_config::{Classification, SourceConfig, ToolRule};
 use toolcrib_core::catalog::Tenants;
 
-use crate::{
-    assembly::listed::Listed,
-    config::{Classification, SourceConfig, ToolRule},
-};
+use crate::assembly::listed::Listed;
 
 /// The problems of rules that match no tool.
 pub(crate) fn idle_rules(source: &SourceConfig, listed: &Listed) -> Vec<String> {

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use toolcrib_config::{PinMode, SourceConfig};
 use toolcrib_core::{
     canonical::Digest,
     id::ToolId,
     pin::{PinBook, PinDigests},
 };
-
-use crate::config::{PinMode, SourceConfig};
 
 /// The state of a tool compared with its pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,6 +18,7 @@ use std::{
 
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
+use toolcrib_config::RecordConfig;
 use toolcrib_core::{
     canonical::Digest,
     id::TenantId,
@@ -30,7 +31,6 @@ use super::{
     continuity::{self, Break, KnownEnds, break_of},
     witnesses::{self, Comparison, Witnesses},
 };
-use crate::config::RecordConfig;
 
 /// How often new events are read.
 const LOOK: Duration = Duration::from_secs(1);

@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use toolcrib_config::scopes::RouteScope;
 use toolcrib_core::{
     event::{EventBody, EventQuery, RunEvent},
     id::RunId,
@@ -12,7 +13,6 @@ use super::append::Audit;
 use crate::{
     authn::Authenticator,
     listeners::{ListenerPermit, TooManyListeners},
-    scopes::RouteScope,
 };
 
 /// How often the record is read for new events. They may come from other processes.

@@ -5,13 +5,14 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
+use toolcrib_config::ForwardConfig;
 use toolcrib_core::{
     record::{Cursor, Delivery, StoredQuery},
     store::StoreError,
 };
 
 use super::context::{self, Context, DELIVERY_RETRY};
-use crate::config::ForwardConfig;
+use crate::export;
 
 /// Events in one delivery.
 const PAGE: usize = 500;
@@ -89,7 +90,7 @@ async fn forward(
         return Ok(LOOK);
     };
     let mut body = Vec::new();
-    let left_out = config.format.write(&page, &mut body);
+    let left_out = export::write(config.format, &page, &mut body);
     if left_out > 0 {
         tracing::error!(
             forwarder = name,

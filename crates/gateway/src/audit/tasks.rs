@@ -10,6 +10,7 @@ use std::{future::Future, sync::Arc};
 
 use tokio::sync::{Mutex, broadcast, watch};
 use tokio_util::sync::CancellationToken;
+use toolcrib_config::{ForwardConfig, RecordConfig};
 use toolcrib_core::{
     record::{CheckpointSigner, Delivery, DeliveryFactory, WitnessStore},
     store::Storage,
@@ -17,10 +18,7 @@ use toolcrib_core::{
 use toolcrib_tasks::{Policy, TaskName, Tasks};
 
 use super::{anchor, append::Audit, checkpoint, context::Context, forward};
-use crate::{
-    background::Services,
-    config::{ForwardConfig, RecordConfig},
-};
+use crate::background::Services;
 
 /// Pending checkpoints for a slow anchor. Only the last one of a tenant counts, so an anchor that
 /// missed some reads the last ones from the store.

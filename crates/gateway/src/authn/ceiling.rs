@@ -6,17 +6,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use toolcrib_config::{Config, JwtConfig, scopes::RouteScope};
 use toolcrib_core::{
     catalog::Tenants,
     id::TenantId,
     scope::{Grant, Scope},
 };
 
-use crate::{
-    assembly::classify::narrowed,
-    config::{Config, JwtConfig},
-    scopes::RouteScope,
-};
+use crate::assembly::classify::narrowed;
 
 /// The uses of the scopes of one configuration.
 pub(super) struct ScopeUses {

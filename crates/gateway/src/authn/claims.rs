@@ -4,6 +4,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use chrono::DateTime;
 use serde_json::{Map, Value};
+use toolcrib_config::ClaimPath;
 use toolcrib_core::{
     clock::Timestamp,
     id::{PrincipalId, TenantId},
@@ -11,7 +12,6 @@ use toolcrib_core::{
 };
 
 use super::jws::NoToken;
-use crate::config::ClaimPath;
 
 pub(super) type Claims = Map<String, Value>;
 

@@ -5,6 +5,7 @@
 //! that right.
 
 use serde::Serialize;
+use toolcrib_config::scopes::RouteScope;
 use toolcrib_core::{
     id::{PrincipalId, TenantId},
     principal::Principal,
@@ -12,7 +13,6 @@ use toolcrib_core::{
 };
 
 use super::{Authenticator, manage::is_within};
-use crate::scopes::RouteScope;
 
 /// The most principals in a list.
 const MOST: usize = 10;

@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
+use toolcrib_config::{JwtConfig, is_private_enough};
 use toolcrib_core::{
     clock::Clock,
     json,
@@ -29,10 +30,7 @@ use toolcrib_core::{
 use url::Url;
 
 use super::{endpoints::Description, jwk::KeySet};
-use crate::{
-    background::Background,
-    config::{JwtConfig, is_private_enough},
-};
+use crate::background::Background;
 
 /// The age at which keys are fetched again.
 const REFRESH: Duration = Duration::from_secs(10 * 60);

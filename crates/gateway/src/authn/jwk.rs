@@ -13,10 +13,10 @@ use aws_lc_rs::signature::{
 };
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
+use toolcrib_config::JwtAlgorithm;
 use toolcrib_core::json;
 
 use super::jws::{Jws, decoded};
-use crate::config::JwtAlgorithm;
 
 /// Most keys to read from one document.
 const MAX_KEYS: usize = 100;

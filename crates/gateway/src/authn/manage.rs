@@ -10,6 +10,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
+use toolcrib_config::scopes::RouteScope;
 use toolcrib_core::{
     clock::Timestamp,
     id::{KeyId, PrincipalId, TenantId},
@@ -19,7 +20,6 @@ use toolcrib_core::{
 };
 
 use super::{Authenticator, KeyRequest, NewKey, is_kept_for_tokens, new_key, next_key};
-use crate::scopes::RouteScope;
 
 /// The scope for managing the keys of a tenant.
 pub const SCOPE: &str = RouteScope::KeysManage.as_str();

@@ -14,6 +14,7 @@ use std::{sync::Arc, time::Duration};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
+use toolcrib_config::scopes::RouteScope;
 use toolcrib_core::{
     clock::Timestamp,
     credential::Secret,
@@ -26,7 +27,7 @@ use super::{
     AuthError, Authenticator, Inner, digest,
     table::{Known, Table},
 };
-use crate::{ids, scopes::RouteScope};
+use crate::ids;
 
 /// Limit on the unexpired sessions of one principal, closed ones included. It bounds the rows that
 /// a caller can create.

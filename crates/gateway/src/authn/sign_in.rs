@@ -9,6 +9,7 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
+use toolcrib_config::{JwtAlgorithm, JwtConfig, SignInConfig, is_private_enough};
 use toolcrib_core::{
     clock::Timestamp,
     json,
@@ -25,7 +26,6 @@ use super::{
     jwk::Found,
     jws::Jws,
 };
-use crate::config::{JwtAlgorithm, JwtConfig, SignInConfig, is_private_enough};
 
 /// How long the description of an issuer is cached; also for a failed fetch.
 const FRESH: Duration = Duration::from_secs(10 * 60);

@@ -8,6 +8,7 @@ use std::{sync::Arc, time::Duration};
 use aws_lc_rs::hmac;
 use quick_cache::{Weighter, sync::Cache};
 use sha2::{Digest as _, Sha256};
+use toolcrib_config::{Config, JwtAlgorithm, JwtConfig, SharedJwtConfig};
 use toolcrib_core::{
     clock::Timestamp,
     id::{PrincipalId, TenantId},
@@ -23,7 +24,6 @@ use super::{
     jws::{Jws, NoToken},
     roles::{Rights, Roles, rights},
 };
-use crate::config::{Config, JwtAlgorithm, JwtConfig, SharedJwtConfig};
 
 /// Most cached tokens, and their most bytes.
 const REMEMBERED: usize = 10_000;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use toolcrib_config::{ApprovalsConfig, policy_set::PolicySet};
 use toolcrib_core::{
     approval::{self, ApprovalDecision},
     authorize::{CallContext, Denied},
@@ -15,9 +16,7 @@ use toolcrib_core::{
 
 use super::step::{Step, StepName, StepResult, To};
 use crate::{
-    config::ApprovalsConfig,
     limits::quota::QuotaError,
-    policy::PolicySet,
     source_report::{BreakerReport, BreakerState},
     supply::Located,
 };

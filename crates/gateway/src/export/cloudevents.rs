@@ -48,7 +48,9 @@ fn segment(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Format, tests::written};
+    use toolcrib_core::record::RecordFormat;
+
+    use super::super::tests::written;
 
     /// The requirements of the specification for every event, §3.1 and §3.2, and for extension
     /// names.
@@ -56,7 +58,7 @@ mod tests {
     fn every_event_has_what_cloudevents_requires() {
         const KNOWN: [&str; 8] =
             ["specversion", "id", "source", "type", "subject", "time", "datacontenttype", "data"];
-        for event in written(Format::CloudEvents) {
+        for event in written(RecordFormat::CloudEvents) {
             let members = event.as_object().unwrap();
             assert_eq!(members["specversion"], "1.0");
             for required in ["id", "source", "type", "subject"] {

@@ -149,13 +149,15 @@ fn unmapped(event: &StoredEvent, payload: Value) -> Value {
 mod tests {
     use serde_json::Value;
 
-    use super::super::{Format, tests::written};
+    use toolcrib_core::record::RecordFormat;
+
+    use super::super::tests::written;
 
     /// What schema 1.3.0 marks as required in the class, in `metadata`, `product`, `api` and
     /// `service`, and the "at least one of" of `actor`, `user`, `network_endpoint`.
     #[test]
     fn every_event_has_what_the_class_requires() {
-        for event in written(Format::Ocsf) {
+        for event in written(RecordFormat::Ocsf) {
             let at = |pointer: &str| {
                 event.pointer(pointer).unwrap_or_else(|| panic!("{pointer}: {event}"))
             };
@@ -204,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_failed_or_was_denied_can_be_told_from_what_was_not() {
-        let of: Vec<_> = written(Format::Ocsf)
+        let of: Vec<_> = written(RecordFormat::Ocsf)
             .iter()
             .map(|it| (it["status_id"].as_u64().unwrap(), it.get("status_code").cloned()))
             .collect();
@@ -213,7 +215,7 @@ mod tests {
             of,
             [(0, None), (2, code("timeout")), (2, code("scope")), (1, None), (0, None), (0, None)]
         );
-        let events = written(Format::Ocsf);
+        let events = written(RecordFormat::Ocsf);
         for with_user in &events[..3] {
             assert_eq!(with_user["actor"]["user"]["uid"], "ann", "{with_user}");
         }

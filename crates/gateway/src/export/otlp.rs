@@ -82,12 +82,14 @@ fn integer(key: &str, value: u64) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Format, tests::written};
+    use toolcrib_core::record::RecordFormat;
+
+    use super::super::tests::written;
 
     /// The shape of `ExportLogsServiceRequest` in the JSON mapping of OTLP 1.x.
     #[test]
     fn a_request_is_one_that_a_collector_takes() {
-        let requests = written(Format::Otlp);
+        let requests = written(RecordFormat::Otlp);
         assert_eq!(requests.len(), 1);
         let scope = &requests[0]["resourceLogs"][0]["scopeLogs"][0];
         let records = scope["logRecords"].as_array().unwrap();

@@ -16,6 +16,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use toolcrib_config::GateConfig;
 use toolcrib_core::{
     call::CallError,
     catalog::Entry,
@@ -26,7 +27,7 @@ use toolcrib_core::{
     store::StoreError,
 };
 
-use crate::{background::Services, config::GateConfig, metrics::Limit};
+use crate::{background::Services, metrics::Limit};
 
 /// How often unused places are returned to the store.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -134,18 +135,6 @@ fn key(principal: &Principal, tool: Option<ToolId>) -> QuotaKey {
 fn exceeded(quota: Quota, day: Day, now: Timestamp) -> QuotaError {
     let retry_after = day.left(now).max(Duration::from_millis(1));
     QuotaError::Exceeded { limit: quota.calls(), retry_after }
-}
-
-impl GateConfig {
-    /// Returns the quota of `principal` for a day: the most generous of its roles, or the general
-    /// one if its roles set none.
-    pub fn quota_of(&self, principal: &Principal) -> Option<Quota> {
-        let of_roles = principal.roles.iter().filter_map(|role| self.role_quotas.get(role));
-        match of_roles.copied().reduce(|one, other| Some(one?.max(other?))) {
-            Some(quota) => quota,
-            None => self.quota,
-        }
-    }
 }
 
 impl Count {

@@ -9,6 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use toolcrib_config::OnOutage;
 use toolcrib_core::{
     clock::Clock,
     id::TenantId,
@@ -16,7 +17,7 @@ use toolcrib_core::{
     store::StoreError,
 };
 
-use crate::{config::OnOutage, limits::rate_limit::MemoryLimiter};
+use crate::limits::rate_limit::MemoryLimiter;
 
 /// The longest wait for a response.
 const PATIENCE: Duration = Duration::from_secs(1);

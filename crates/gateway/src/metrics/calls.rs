@@ -23,6 +23,7 @@ use prometheus_client::{
     metrics::{counter::Counter, exemplar::HistogramWithExemplars, family::Family, gauge::Gauge},
     registry::Registry,
 };
+use toolcrib_config::{Config, Labelled, MetricsConfig};
 use toolcrib_core::{
     call::CallError,
     catalog::Entry,
@@ -36,7 +37,6 @@ use super::{
     table::add,
     times::{Summary, Times},
 };
-use crate::config::{Config, Labelled, MetricsConfig};
 
 /// The most series of `calls` with the label of a tool or a tenant. Further combinations of the two are
 /// counted as `other` of their source.

@@ -23,12 +23,11 @@ use std::{
 
 use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use toolcrib_config::DeniedCalls;
 use toolcrib_core::{
     arguments::Violation,
     authorize::{CallContext, Denied},
-    call::{
-        CallError, Invocation, Operation, ProgressSink, UpstreamError, UpstreamErrorKind,
-    },
+    call::{CallError, Invocation, Operation, ProgressSink, UpstreamError, UpstreamErrorKind},
     catalog::{Entry, Permit},
     egress::EgressTrail,
     id::{AgentId, CallId, RunId},
@@ -49,7 +48,6 @@ use crate::{
     answer_time,
     approvals::wait::SurfaceInput,
     audit::{self, CallIdentity, MissedCall},
-    config::DeniedCalls,
     ids::new_id,
     input_forms::{InputForms, SourceInput},
     limits::quota::{Enforcement, QuotaCharge},

@@ -1,28 +1,27 @@
 //! Tools of the embedding program as one source of a gateway, with the same surfaces, gate and
 //! record as all others.
 
-use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc};
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
+use toolcrib_config::{Classification, SourceConfig, ToolRule};
 use toolcrib_core::{
     call::{Operation, Outcome, Reply, UpstreamError, UpstreamErrorKind},
     catalog::{Permit, Tenants},
     clock::{Clock, Timestamp},
     descriptor::{SafetyTier, SourceKind},
     id::{InvalidId, SourceId, TenantId},
-    names::NameStyle,
     principal::{AuthMethod, Principal},
     scope::{InvalidScope, Scope},
     source::{
-        Discovered, DiscoveredOffer, InvalidSource, Source, SourceFactory, SourceLimits,
-        SourceListener, SourceSpec, SourceState, SourceStatus, UpstreamSpec,
+        Discovered, DiscoveredOffer, InvalidSource, Source, SourceFactory, SourceListener,
+        SourceSpec, SourceState, SourceStatus, UpstreamSpec,
     },
 };
 
 use crate::{
-    config::{Classification, PinPolicy, SourceConfig, ToolRule},
     provider::{
         Identity, Offer, Tool, ToolCall, ToolCallHandler, ToolsProvider, TypedTools, shared,
     },
@@ -73,22 +72,7 @@ impl NativeTools {
         P: ToolsProvider<Kind>,
         Kind: 'static,
     {
-        let spec = SourceSpec {
-            id: SourceId::parse(id)?,
-            upstream: UpstreamSpec::Native,
-            limits: SourceLimits::default(),
-            credential: None,
-        };
-        let config = SourceConfig {
-            spec,
-            kind: SourceKind::HostExtension,
-            tenants: Tenants::All,
-            names: NameStyle::Prefixed,
-            refresh: Duration::from_secs(300),
-            pins: PinPolicy::OFF,
-            breaker: None,
-            rules: Vec::new(),
-        };
+        let config = SourceConfig::native(SourceId::parse(id)?);
         Ok(Self { config, provider: shared(provider), handler: Arc::new(handler) })
     }
 

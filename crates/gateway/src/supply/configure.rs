@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use toolcrib_config::Config;
 use toolcrib_core::{
     id::SourceId,
     source::{InvalidSource, Source, UpstreamSpec},
@@ -15,7 +16,6 @@ use super::{
 use crate::{
     assembly::listed::{Listed, NewForms},
     breaker::Breaker,
-    config::Config,
 };
 
 /// How long calls of a source that left the configuration may continue.

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
+use toolcrib_config::SourceConfig;
 use toolcrib_core::{canonical::Digest, id::SourceId, source::Source, store::StoreError};
 
 use super::Supply;
-use crate::config::SourceConfig;
 
 /// The state of a source until the leading server has stored its tools.
 const WAITS: &str = "waits for the server that discovers this source";

@@ -8,6 +8,7 @@ mod review;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use toolcrib_config::{PinFirst, PinMode, SourceConfig};
 use toolcrib_core::{
     canonical::Digest,
     catalog::Tenants,
@@ -30,7 +31,6 @@ use crate::{
         pinned::SourcePins,
     },
     audit::lone_event,
-    config::{PinFirst, PinMode, SourceConfig},
 };
 
 /// The tools of a source that differ from the stored pins.

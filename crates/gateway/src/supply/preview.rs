@@ -11,6 +11,7 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use toolcrib_config::{Config, PinFirst, PinMode, SourceConfig};
 use toolcrib_core::{
     canonical::Digest,
     catalog::{Catalog, Entry, Generation},
@@ -32,7 +33,6 @@ use crate::{
         listed::{Listed, ListedOffer},
         pinned::SourcePins,
     },
-    config::{Config, PinFirst, PinMode, SourceConfig},
     policy::Decider,
     workflow_definition::offer::{Flow, Flows, offer},
 };

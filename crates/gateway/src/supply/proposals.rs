@@ -6,6 +6,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use toolcrib_config::{
+    SourceConfig,
+    edit::{Change, EditAction},
+};
 use toolcrib_core::{
     id::{SourceId, TenantId},
     scope::Scope,
@@ -13,13 +17,7 @@ use toolcrib_core::{
 };
 
 use super::Supply;
-use crate::{
-    assembly::{classify::classify, listed::Listed},
-    config::{
-        SourceConfig,
-        edit::{Change, EditAction},
-    },
-};
+use crate::assembly::{classify::classify, listed::Listed};
 
 /// Tools of one rule; further tools are in further rules, to keep each one readable.
 const MAX_TOOLS: usize = 40;

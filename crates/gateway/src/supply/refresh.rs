@@ -10,6 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
+use toolcrib_config::SourceConfig;
 use toolcrib_core::{
     id::SourceId,
     source::{Discovered, Source, SourceSpec},
@@ -28,7 +29,6 @@ use crate::{
         assemble::Assembler,
         listed::{Listed, NewForms},
     },
-    config::SourceConfig,
     freshness::ReadBegan,
 };
 

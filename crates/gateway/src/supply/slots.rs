@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
+use toolcrib_config::{GateConfig, SourceConfig, ToolsetConfig, policy_set::PolicySet};
 use toolcrib_core::{
     arguments::Validators,
     authorize::Authorizer,
@@ -23,9 +24,8 @@ use crate::{
         pinned::SourcePins,
     },
     breaker::Breaker,
-    config::{GateConfig, SourceConfig, ToolsetConfig},
     metrics::{Limit, Metrics},
-    policy::{Decider, PolicySet},
+    policy::Decider,
     snapshot::{OtherOffers, Snapshot},
     source_report::{
         CallCounts, RefreshRefusal, SourceError, SourceLoad, SourceReport, StderrRefusal,

@@ -2,26 +2,14 @@
 
 use std::sync::Arc;
 
+use toolcrib_config::Sampling;
 use toolcrib_core::trace::{SpanId, SpanSink, TraceContext, TraceId};
 use uuid::Uuid;
-
-use crate::config::Sampling;
 
 /// The receiver of spans, and the selection of traces.
 pub(super) struct Recorder {
     pub(super) sink: Arc<dyn SpanSink>,
     pub(super) sampling: Sampling,
-}
-
-// === impl Sampling ===
-
-impl Sampling {
-    /// Decides by 56 random bits whether to record a trace.
-    pub(super) fn includes(self, random: u64) -> bool {
-        // The last three bits do not fit, and do not matter.
-        let place = random as f64 / (1_u64 << 56) as f64;
-        place < self.ratio
-    }
 }
 
 /// Creates the context of a new trace.

@@ -1,10 +1,10 @@
 use parking_lot::Mutex;
 use std::sync::Arc;
 
+use toolcrib_config::Sampling;
 use toolcrib_core::trace::{Span, SpanCounts, SpanKind, SpanSink, TraceContext};
 
 use super::*;
-use crate::config::Sampling;
 
 /// Keeps all spans.
 #[derive(Default)]

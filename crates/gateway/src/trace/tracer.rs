@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::HeaderValue;
+use toolcrib_config::Sampling;
 use toolcrib_core::trace::{SpanKind, SpanName, SpanSink, TraceContext};
 
 use super::{
@@ -11,7 +12,6 @@ use super::{
     request::RequestSpan,
     span::ActiveSpan,
 };
-use crate::config::Sampling;
 
 /// Starts spans. Clones share it.
 #[derive(Clone, Default)]

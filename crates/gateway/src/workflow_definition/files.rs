@@ -4,12 +4,10 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use toolcrib_config::files::{find, name_of, read};
 use toolcrib_core::source::{Discovered, DiscoveredOffer};
 
-use crate::{
-    files::{find, name_of, read},
-    workflow_definition::definition::{self, MAX_FILE},
-};
+use crate::workflow_definition::definition::{self, MAX_FILE};
 
 /// Files of one source.
 const MAX_FILES: usize = 200;

@@ -12,6 +12,7 @@ use std::{
     sync::Arc,
 };
 
+use toolcrib_config::{Classification, GateConfig, SourceConfig};
 use toolcrib_core::{
     arguments::Validators,
     canonical::{self, Digest},
@@ -30,7 +31,6 @@ use crate::{
         classify,
         listed::Listed,
     },
-    config::{Classification, GateConfig, SourceConfig},
     workflow_definition::{
         compat::{self, Schemas},
         files,

@@ -8,14 +8,12 @@ use std::{
 };
 
 use serde_json::Value;
+use toolcrib_config::parse_duration;
 use toolcrib_core::arguments::ArgumentCheck;
 
-use crate::{
-    config::parse_duration,
-    workflow_definition::{
-        definition::{Definition, ForEachDefinition, StepDefinition, WhenDefinition},
-        template::{Absent, Names, Reference, Root, Template},
-    },
+use crate::workflow_definition::{
+    definition::{Definition, ForEachDefinition, StepDefinition, WhenDefinition},
+    template::{Absent, Names, Reference, Root, Template},
 };
 
 /// Steps of a workflow.

@@ -6,8 +6,6 @@ mod approvals;
 mod authn;
 mod background;
 mod breaker;
-mod config;
-mod config_schema;
 mod idempotency;
 mod late_calls;
 mod metrics;

@@ -1,8 +1,8 @@
 //! Roles from named tools.
 
 use serde_json::{Map, json};
+use toolcrib_config::edit::{Change, ChangeKind, EditAction};
 use toolcrib_core::id::TenantId;
-use toolcrib_gateway::config::edit::{Change, ChangeKind, EditAction};
 use toolcrib_store::MemoryCatalogs;
 
 use crate::support::{offer, rig_with};

@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use chrono::DateTime;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use toolcrib_config::{self as config, Config, SecretReader};
 use toolcrib_core::{
     call::{Invocation, Operation, Outcome, Reply, UpstreamError, UpstreamErrorKind},
     catalog::Permit,
@@ -31,10 +32,7 @@ use toolcrib_core::{
     store::{KeyStore, StoreError},
 };
 use toolcrib_gateway::{
-    CallReport, CallRequest, Gateway, GatewayBuilder, ToolRef,
-    clock::SystemClock,
-    config::{self, Config, SecretReader},
-    metrics::Surface,
+    CallReport, CallRequest, Gateway, GatewayBuilder, ToolRef, clock::SystemClock, metrics::Surface,
 };
 use toolcrib_store::{MemoryCatalogs, MemoryLog, MemoryStorage};
 

@@ -11,12 +11,13 @@ use futures_util::stream;
 use http::StatusCode;
 use serde_json::json;
 use tokio::{sync::watch, time::interval};
+use toolcrib_config::scopes::RouteScope::AuditRead;
 use toolcrib_core::{
     catalog::{Body, Generation},
     event::EventQuery,
     principal::Principal,
 };
-use toolcrib_gateway::{Gateway, approvals::ApprovalListener, scopes::RouteScope::AuditRead};
+use toolcrib_gateway::{Gateway, approvals::ApprovalListener};
 
 use crate::{
     respond,

@@ -7,14 +7,13 @@ use axum::response::Response;
 use http::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Map, Value, json};
-use toolcrib_gateway::{
-    EditRefusal, Preview, PreviewError, Proposal, RoleReach, RuleProposal,
-    authn::RoleGivers,
-    config::{
-        Problem,
-        edit::{Change, FileError, Hunk, MAX_CHANGES},
-    },
+use toolcrib_config::{
+    Problem,
+    edit::{Change, FileError, Hunk, MAX_CHANGES},
     scopes::RouteScope::ConfigWrite,
+};
+use toolcrib_gateway::{
+    EditRefusal, Preview, PreviewError, Proposal, RoleReach, RuleProposal, authn::RoleGivers,
 };
 use utoipa::ToSchema;
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 use axum::response::Response;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
+use toolcrib_config::scopes::RouteScope::KeysManage;
 use toolcrib_core::{id::KeyId, principal::Principal};
 use toolcrib_gateway::authn::{
     KeyRequest, NewKey,
     manage::{self, KeyError, KeyInfo},
 };
-use toolcrib_gateway::scopes::RouteScope::KeysManage;
 use utoipa::ToSchema;
 
 use crate::{

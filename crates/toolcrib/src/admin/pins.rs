@@ -7,11 +7,9 @@ use axum::response::Response;
 use http::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Value, json};
+use toolcrib_config::scopes::RouteScope::PinsApprove;
 use toolcrib_core::pin::EarlierForms;
-use toolcrib_gateway::{
-    pins::{ApprovedPin, PinError, PinReport, PinWish},
-    scopes::RouteScope::PinsApprove,
-};
+use toolcrib_gateway::pins::{ApprovedPin, PinError, PinReport, PinWish};
 use utoipa::ToSchema;
 
 use crate::{

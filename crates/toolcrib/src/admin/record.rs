@@ -4,15 +4,13 @@
 use axum::response::Response;
 use http::StatusCode;
 use serde::Serialize;
+use toolcrib_config::scopes::RouteScope::{AuditRead, MetricsAll};
 use toolcrib_core::{
     clock::Timestamp,
     record::{Checkpoint, RecordStore},
     store::StoreError,
 };
-use toolcrib_gateway::{
-    Gateway,
-    scopes::RouteScope::{AuditRead, MetricsAll},
-};
+use toolcrib_gateway::Gateway;
 use utoipa::ToSchema;
 
 use crate::{

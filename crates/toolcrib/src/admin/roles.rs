@@ -3,7 +3,8 @@
 use axum::response::Response;
 use http::StatusCode;
 use serde::Serialize;
-use toolcrib_gateway::{RoleReport, RoleTool, scopes::RouteScope::RolesRead};
+use toolcrib_config::scopes::RouteScope::RolesRead;
+use toolcrib_gateway::{RoleReport, RoleTool};
 use utoipa::ToSchema;
 
 use crate::{

@@ -6,11 +6,11 @@ use axum::response::Response;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use toolcrib_config::scopes::RouteScope::AuditRead;
 use toolcrib_core::{id::SavedId, json::parse_strict, store::SavedKind};
 use toolcrib_gateway::{
     authn::manage::moment,
     saved::{NewSaved, SavedError, SavedQuery, VisibleItem},
-    scopes::RouteScope::AuditRead,
 };
 use utoipa::ToSchema;
 

@@ -3,11 +3,9 @@
 use axum::response::Response;
 use http::StatusCode;
 use serde::Serialize;
+use toolcrib_config::scopes::RouteScope::{SourcesLogs, SourcesRead, SourcesRefresh};
 use toolcrib_core::source::StderrLine;
-use toolcrib_gateway::{
-    QuotaReport, RefreshRefusal, SourceReport, StderrRefusal, ToolsetReport,
-    scopes::RouteScope::{SourcesLogs, SourcesRead, SourcesRefresh},
-};
+use toolcrib_gateway::{QuotaReport, RefreshRefusal, SourceReport, StderrRefusal, ToolsetReport};
 use utoipa::ToSchema;
 
 use crate::{

@@ -3,8 +3,9 @@
 use axum::response::Response;
 use http::StatusCode;
 use serde::Serialize;
+use toolcrib_config::scopes::RouteScope;
 use toolcrib_core::principal::AuthMethod;
-use toolcrib_gateway::{authn::manage::moment, scopes::RouteScope};
+use toolcrib_gateway::authn::manage::moment;
 use utoipa::ToSchema;
 
 use crate::{

@@ -3,11 +3,11 @@
 use axum::response::Response;
 use http::StatusCode;
 use serde::Serialize;
+use toolcrib_config::scopes::RouteScope;
 use toolcrib_core::{
     id::RunId,
     store::{RunQuery, RunRecord},
 };
-use toolcrib_gateway::scopes::RouteScope;
 use utoipa::ToSchema;
 
 use crate::{

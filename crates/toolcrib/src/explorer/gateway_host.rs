@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use axum::response::Response;
 use bytes::Bytes;
 use http::{StatusCode, request::Parts};
+use toolcrib_config::MountAuth;
 use toolcrib_core::{
     call::{CallError, Outcome},
     id::RunId,
@@ -14,7 +15,6 @@ use toolcrib_core::{
 use toolcrib_gateway::{
     CallReport, CallRequest, Gateway, ToolRef,
     authn::AuthError,
-    config::MountAuth,
     idempotency::{ClientKey, IdempotencyError, IdempotentOutcome, StoredAnswer},
     provider::Offer,
 };

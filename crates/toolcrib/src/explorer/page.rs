@@ -6,8 +6,8 @@ use axum::response::Response;
 use base64::Engine as _;
 use http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest as _, Sha256};
+use toolcrib_config::ExplorerConfig;
 use toolcrib_core::catalog::Body;
-use toolcrib_gateway::config::ExplorerConfig;
 
 use super::assets::{REVALIDATED, VERSION};
 use crate::respond;

@@ -10,9 +10,9 @@ use axum::response::Response;
 use futures_util::FutureExt as _;
 use http::request::Parts;
 use serde_json::Value;
+use toolcrib_config::ExplorerPolicy;
 use toolcrib_gateway::{
     authn::AuthError,
-    config::ExplorerPolicy,
     provider::{Authenticator, RequestHead, ToolAnswer, ToolCall, ToolCallHandler},
 };
 

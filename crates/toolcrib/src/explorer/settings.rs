@@ -3,10 +3,8 @@
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
-use toolcrib_gateway::{
-    config::{self, ExplorerPolicy},
-    provider::{Authenticator, RequestHead, ToolCallHandler},
-};
+use toolcrib_config::{self as config, ExplorerPolicy};
+use toolcrib_gateway::provider::{Authenticator, RequestHead, ToolCallHandler};
 
 /// Authorizes a request by its head; the error is only logged.
 pub(super) type AuthHook =

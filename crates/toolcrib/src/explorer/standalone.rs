@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use axum::Router;
-use toolcrib_gateway::{
-    config::{self, ServerConfig},
-    provider::{ToolsProvider, shared},
-};
+use toolcrib_config::{self as config, ServerConfig};
+use toolcrib_gateway::provider::{ToolsProvider, shared};
 use utoipa_axum::router::OpenApiRouter;
 
 use super::{

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use http::request::Parts;
+use toolcrib_config::ExplorerPolicy;
 use toolcrib_gateway::{
     authn::AuthError,
-    config::ExplorerPolicy,
     provider::{Offer, ToolsProvider},
 };
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use toolcrib_config::McpConfig;
 use toolcrib_core::principal::Principal;
 use toolcrib_gateway::{
     CatalogScope, Gateway,
-    config::McpConfig,
     listeners::{ListenerPermit, Listeners},
 };
 

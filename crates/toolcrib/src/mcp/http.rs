@@ -21,7 +21,8 @@ use axum::{
 use futures_util::StreamExt as _;
 use http::{HeaderMap, Method, StatusCode};
 use tokio_util::sync::CancellationToken;
-use toolcrib_gateway::{CatalogScope, config::Config};
+use toolcrib_config::Config;
+use toolcrib_gateway::CatalogScope;
 use toolcrib_mcp::{
     message::RpcError,
     method::INITIALIZE,

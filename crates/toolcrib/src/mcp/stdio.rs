@@ -18,12 +18,13 @@ use tokio::{
     sync::mpsc,
 };
 use tokio_util::sync::CancellationToken;
+use toolcrib_config::McpConfig;
 use toolcrib_core::{
     budget::{ByteBudget, Reservation},
     event::SessionOutcome,
     principal::Principal,
 };
-use toolcrib_gateway::{CatalogScope, Gateway, config::McpConfig};
+use toolcrib_gateway::{CatalogScope, Gateway};
 use toolcrib_mcp::{
     line::{Line, Lines},
     message::RpcError,

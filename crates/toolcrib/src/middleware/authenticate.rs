@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
 use http::{HeaderMap, HeaderValue, Uri, header};
+use toolcrib_config::{MountAuth, scopes::RouteScope};
 use toolcrib_core::principal::Principal;
-use toolcrib_gateway::{Gateway, authn::AuthError, config::MountAuth, scopes::RouteScope};
+use toolcrib_gateway::{Gateway, authn::AuthError};
 
 use super::{Credentials, InvalidCredentialPolicy, Refusal, SessionPolicy, session};
 use crate::serve::connection;

@@ -5,11 +5,9 @@
 
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, Uri, header};
+use toolcrib_config::{ResourceConfig, is_toolset_name};
 use toolcrib_core::scope::Scope;
-use toolcrib_gateway::{
-    authn::AuthError,
-    config::{ResourceConfig, is_toolset_name},
-};
+use toolcrib_gateway::authn::AuthError;
 
 /// The path prefix that RFC 9728 reserves for resource metadata.
 pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";

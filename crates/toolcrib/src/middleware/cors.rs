@@ -5,7 +5,7 @@
 
 use axum::{body::Body, extract::Request, response::Response};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use toolcrib_gateway::config::ServerConfig;
+use toolcrib_config::ServerConfig;
 
 use super::origin;
 

@@ -4,13 +4,8 @@ use std::{sync::Arc, time::Instant};
 
 use axum::extract::Request;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
-use toolcrib_gateway::{
-    Gateway,
-    authn::AuthError,
-    config::{MountAuth, ServerConfig},
-    metrics::Surface,
-    trace::Tracer,
-};
+use toolcrib_config::{MountAuth, ServerConfig};
+use toolcrib_gateway::{Gateway, authn::AuthError, metrics::Surface, trace::Tracer};
 
 use super::{
     authenticate::{self, Caller},

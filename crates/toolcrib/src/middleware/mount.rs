@@ -2,7 +2,8 @@
 
 use axum::{extract::Request, response::Response};
 use http::HeaderMap;
-use toolcrib_gateway::{authn::AcceptedCredentials, config::MountAuth, metrics::Surface};
+use toolcrib_config::MountAuth;
+use toolcrib_gateway::{authn::AcceptedCredentials, metrics::Surface};
 
 use super::Refusal;
 

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use http::{HeaderMap, Uri, header, uri::Authority};
-use toolcrib_gateway::config::ServerConfig;
+use toolcrib_config::ServerConfig;
 
 use super::Refusal;
 
@@ -119,7 +119,7 @@ mod tests {
     use std::path::Path;
 
     use http::HeaderValue;
-    use toolcrib_gateway::config::{Config, TlsConfig};
+    use toolcrib_config::{Config, TlsConfig};
 
     use super::*;
 

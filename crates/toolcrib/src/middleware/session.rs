@@ -4,10 +4,8 @@
 //! a request that another site makes a browser send has no caller.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header, uri::Authority};
-use toolcrib_gateway::{
-    authn::{AuthError, session::PresentedSession},
-    config::ServerConfig,
-};
+use toolcrib_config::ServerConfig;
+use toolcrib_gateway::authn::{AuthError, session::PresentedSession};
 
 use super::origin;
 
@@ -200,7 +198,7 @@ pub(crate) fn browser(headers: &HeaderMap) -> String {
 mod tests {
     use std::path::Path;
 
-    use toolcrib_gateway::config::Config;
+    use toolcrib_config::Config;
 
     use super::*;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::{Extension, response::Response};
 use http::HeaderMap;
 use serde_json::json;
+use toolcrib_config::Config;
 use toolcrib_core::{catalog::Body, descriptor::SourceKind};
-use toolcrib_gateway::config::Config;
 
 use crate::{
     protocol_version, respond,

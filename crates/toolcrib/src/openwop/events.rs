@@ -8,6 +8,7 @@ use axum::{body::Body, response::Response};
 use futures_util::stream;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
+use toolcrib_config::scopes::RouteScope::AuditRead;
 use toolcrib_core::{
     clock::Timestamp,
     event::{EventFilter, EventQuery, LoggedEvent, RunEvent},
@@ -20,7 +21,7 @@ use toolcrib_gateway::{
         csv,
         search::{FoundEvent, Group, MAX_PAGE, Page, Summary, Totals},
     },
-    scopes::RouteScope::AuditRead,
+    export,
 };
 use utoipa::{IntoParams, ToSchema};
 
@@ -357,7 +358,7 @@ impl Export {
                     let stored = found.events.iter().map(|it| it.logged.stored());
                     let stored: Vec<StoredEvent> =
                         stored.collect::<Result<_, _>>().map_err(|_| ExportError)?;
-                    format.write(&stored, &mut lines);
+                    export::write(format, &stored, &mut lines);
                 }
             }
             if !lines.is_empty() {

@@ -10,11 +10,12 @@ use axum::{
     response::Response,
 };
 use http::{HeaderMap, Uri};
+use toolcrib_config::ListBody;
 use toolcrib_core::{
     catalog::{Body, Entry, ListFormat},
     compact::CompactToolDescriptor,
 };
-use toolcrib_gateway::{CatalogScope, ToolRef, config::ListBody};
+use toolcrib_gateway::{CatalogScope, ToolRef};
 
 use crate::{
     middleware::{Caller, Segment},

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use axum::{Extension, response::Response};
 use http::HeaderMap;
 use serde_json::{Value, json};
+use toolcrib_config::Config;
 use toolcrib_core::{catalog::Body, descriptor::SourceKind};
-use toolcrib_gateway::config::Config;
 
 use super::runs::{EVENT_LOG_VERSION, MAX_PAGE};
 use crate::{protocol_version, respond};

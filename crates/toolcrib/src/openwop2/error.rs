@@ -5,8 +5,9 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
+use toolcrib_config::OpenWopV2;
 use toolcrib_core::store::StoreError;
-use toolcrib_gateway::{answer_time, authn::AuthError, config::OpenWopV2};
+use toolcrib_gateway::{answer_time, authn::AuthError};
 use utoipa::ToSchema;
 
 use crate::{

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
+use toolcrib_config::scopes::RouteScope;
 use toolcrib_core::{
     id::RunId,
     principal::Principal,
     store::{RunQuery, RunRecord, RunState},
 };
-use toolcrib_gateway::{Gateway, audit::FollowedRun, scopes::RouteScope};
+use toolcrib_gateway::{Gateway, audit::FollowedRun};
 
 use super::{
     error::{Code, Failure},

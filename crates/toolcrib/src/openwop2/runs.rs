@@ -7,13 +7,13 @@ use chrono::{DateTime, SecondsFormat};
 use http::{HeaderMap, StatusCode, Uri};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use toolcrib_config::scopes::RouteScope;
 use toolcrib_core::{
     catalog::Body,
     clock::Timestamp,
     id::CallId,
     store::{RunQuery, RunRecord, RunState},
 };
-use toolcrib_gateway::scopes::RouteScope;
 use utoipa::ToSchema;
 
 use super::{

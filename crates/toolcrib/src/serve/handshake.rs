@@ -136,7 +136,7 @@ mod tests {
     };
     use tokio::{net::TcpListener, task::JoinHandle};
     use tokio_rustls::{TlsConnector, client};
-    use toolcrib_gateway::config::TlsConfig;
+    use toolcrib_config::TlsConfig;
     use toolcrib_testkit::certificates::Authority;
 
     use super::*;

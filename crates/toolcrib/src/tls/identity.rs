@@ -20,8 +20,8 @@ use rustls::{
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
     sign::{CertifiedKey, SingleCertAndKey},
 };
+use toolcrib_config::TlsConfig;
 use toolcrib_core::text::io_reason;
-use toolcrib_gateway::config::TlsConfig;
 use x509_cert::{Certificate, der::Decode as _, time::Time};
 use zeroize::Zeroizing;
 

@@ -8,8 +8,9 @@ use axum::{
 };
 use http::Uri;
 use serde_json::{Value, json};
+use toolcrib_config::scopes::RouteScope;
 use toolcrib_core::principal::Principal;
-use toolcrib_gateway::{Gateway, scopes::RouteScope};
+use toolcrib_gateway::Gateway;
 
 use crate::{
     middleware::{Caller, Refusal, require},

@@ -12,11 +12,12 @@ use toolcrib_core::{
     clock::Timestamp,
     descriptor::SourceKind,
     id::{KeyId, PrincipalId},
+    record::RecordFormat,
     scope::Grant,
     store::{RunState, SavedKind},
     text::has_hidden,
 };
-use toolcrib_gateway::{audit::csv, authn::is_kept_for_tokens, export::Format};
+use toolcrib_gateway::{audit::csv, authn::is_kept_for_tokens};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{KnownFormat, ObjectBuilder, RefOr, Schema, SchemaFormat, Type},
@@ -213,21 +214,21 @@ impl FileFormat {
     pub(crate) const ALL: [Self; 4] = [Self::Jsonl, Self::Ocsf, Self::CloudEvents, Self::Csv];
 
     pub(crate) fn as_str(self) -> &'static str {
-        self.of_record().map_or("csv", Format::as_str)
+        self.of_record().map_or("csv", RecordFormat::as_str)
     }
 
     /// The format with whole events; `None` for a table.
-    pub(crate) fn of_record(self) -> Option<Format> {
+    pub(crate) fn of_record(self) -> Option<RecordFormat> {
         match self {
-            Self::Jsonl => Some(Format::Jsonl),
-            Self::Ocsf => Some(Format::Ocsf),
-            Self::CloudEvents => Some(Format::CloudEvents),
+            Self::Jsonl => Some(RecordFormat::Jsonl),
+            Self::Ocsf => Some(RecordFormat::Ocsf),
+            Self::CloudEvents => Some(RecordFormat::CloudEvents),
             Self::Csv => None,
         }
     }
 
     pub(crate) fn content_type(self) -> &'static str {
-        self.of_record().map_or(csv::CONTENT_TYPE, Format::content_type)
+        self.of_record().map_or(csv::CONTENT_TYPE, RecordFormat::content_type)
     }
 }
 

@@ -1,8 +1,9 @@
 //! The rights that claims of a token give: those of tools, and what the configuration names.
 
 use serde_json::{Value, json};
+use toolcrib_config::scopes::RouteScope;
 use toolcrib_core::{principal::Principal, scope::Scope};
-use toolcrib_gateway::{authn::AcceptedCredentials, scopes::RouteScope};
+use toolcrib_gateway::authn::AcceptedCredentials;
 use toolcrib_testkit::gateway::{Actor, TestGateway, TestIssuer, TestSource, TestTool, sign_hs256};
 
 /// An issuer of one tenant, with default settings and `more`.

@@ -8,14 +8,14 @@ use serde_json::Value;
 use toolcrib_core::{
     canonical::Digest,
     event::RunEvent,
-    record::{Checkpoint, StoredEvent, StoredQuery},
+    record::{Checkpoint, RecordFormat, StoredEvent, StoredQuery},
 };
 use toolcrib_gateway::{
     audit::{
         csv,
         search::{FoundEvent, Page},
     },
-    export::Format,
+    export,
 };
 
 use super::log::{Log, PAGE};
@@ -43,9 +43,13 @@ pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyho
         log.each_checkpoint(args.until, |checkpoint| printer.json_line(&checkpoint)).await?;
     }
     let write: WriteEvents = match args.format {
-        ExportFormat::Jsonl => |events, lines| Ok(Format::Jsonl.write(events, lines)),
-        ExportFormat::Ocsf => |events, lines| Ok(Format::Ocsf.write(events, lines)),
-        ExportFormat::Cloudevents => |events, lines| Ok(Format::CloudEvents.write(events, lines)),
+        ExportFormat::Jsonl => {
+            |events, lines| Ok(export::write(RecordFormat::Jsonl, events, lines))
+        }
+        ExportFormat::Ocsf => |events, lines| Ok(export::write(RecordFormat::Ocsf, events, lines)),
+        ExportFormat::Cloudevents => {
+            |events, lines| Ok(export::write(RecordFormat::CloudEvents, events, lines))
+        }
         ExportFormat::Events => write_bare,
         ExportFormat::Csv => return table(args, log, printer).await,
     };
@@ -116,7 +120,7 @@ fn write_bare(events: &[StoredEvent], lines: &mut Vec<u8>) -> anyhow::Result<usi
     let mut left_out = 0;
     for event in events {
         let mut line = Vec::new();
-        Format::Jsonl.write(std::slice::from_ref(event), &mut line);
+        export::write(RecordFormat::Jsonl, std::slice::from_ref(event), &mut line);
         let Ok(Value::Object(mut members)) = serde_json::from_slice(&line) else {
             left_out += 1;
             continue;

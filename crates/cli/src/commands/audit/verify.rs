@@ -13,6 +13,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use chrono::DateTime;
 use serde::Deserialize;
 use serde_json::json;
+use toolcrib_config::Config;
 use toolcrib_core::{
     canonical::Digest,
     clock::Timestamp,
@@ -20,7 +21,6 @@ use toolcrib_core::{
     store::{Storage, StoreError},
     text,
 };
-use toolcrib_gateway::config::Config;
 use toolcrib_store::verify::{
     self, Finding, FindingCode, Report, Scope, Verdict, Verified, Verifier, WitnessUse,
 };

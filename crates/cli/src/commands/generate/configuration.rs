@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn every_key_has_a_type_and_a_meaning() {
         // I-6
-        let page = page(&toolcrib_gateway::config::types());
+        let page = page(&toolcrib_config::types());
         let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
         assert!(rows.len() > 130, "{}", rows.len());
         for row in rows {

@@ -435,7 +435,7 @@ impl Import<'_> {
             }
             "timeout" => {
                 let timeout = policy.get("requestTimeout").and_then(Value::as_str);
-                let is_known = |it: &&str| toolcrib_gateway::config::parse_duration(it).is_ok();
+                let is_known = |it: &&str| toolcrib_config::parse_duration(it).is_ok();
                 match timeout.filter(is_known) {
                     Some(timeout) => policies.timeout = Some(timeout.to_owned()),
                     None => self.reader.part(place, "write `timeout` in a rule of the source"),

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use toml::Value;
+use toolcrib_config::{self as config};
 use toolcrib_core::text::is_hidden;
-use toolcrib_gateway::config;
 
 use super::{
     described::Rule,

@@ -9,7 +9,8 @@
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path, time::Duration};
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
-use toolcrib::{Gateway, HandshakeFailure, Tls, TlsIdentity, gateway::config::TlsConfig};
+use toolcrib::{Gateway, HandshakeFailure, Tls, TlsIdentity};
+use toolcrib_config::TlsConfig;
 
 use crate::{preflight, printer::Printer};
 

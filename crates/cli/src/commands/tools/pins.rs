@@ -3,6 +3,7 @@
 
 use chrono::Utc;
 use serde_json::json;
+use toolcrib_config::Config;
 use toolcrib_core::{
     canonical::Digest,
     id::{PrincipalId, TenantId},
@@ -10,10 +11,7 @@ use toolcrib_core::{
     principal::PrincipalKey,
     suggest,
 };
-use toolcrib_gateway::{
-    config::Config,
-    pins::{PinError, PinReport, PinReview, PinWish},
-};
+use toolcrib_gateway::pins::{PinError, PinReport, PinReview, PinWish};
 
 use super::diff;
 use crate::{args::ToolApproveArgs, failure::advised, printer::Printer, target::Target};

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use toolcrib_config::{PinMode, SourceConfig};
 use toolcrib_core::{
     canonical::Digest,
     clock::Timestamp,
@@ -17,10 +18,7 @@ use toolcrib_core::{
 };
 
 use super::{approved, offer_id};
-use crate::{
-    assembly::{classify, pinned::remedy},
-    config::{PinMode, SourceConfig},
-};
+use crate::assembly::{classify, pinned::remedy};
 
 /// The pins of the sources of a configuration.
 pub struct PinReview<'a> {

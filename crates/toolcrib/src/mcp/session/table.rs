@@ -16,6 +16,7 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
+use toolcrib_config::McpConfig;
 use toolcrib_core::{
     canonical::Digest,
     event::SessionOutcome,
@@ -23,9 +24,7 @@ use toolcrib_core::{
     share::Shares,
     store::StoreError,
 };
-use toolcrib_gateway::{
-    CatalogScope, Gateway, client_sessions::SessionListener, config::McpConfig, tasks::Policy,
-};
+use toolcrib_gateway::{CatalogScope, Gateway, client_sessions::SessionListener, tasks::Policy};
 
 use super::{Handshake, Hold, Session};
 use crate::mcp::protocol::Id;

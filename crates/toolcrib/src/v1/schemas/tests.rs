@@ -342,7 +342,7 @@ fn compact_descriptors_are_those_of_the_specification() {
 fn our_own_discovery_document_fits() {
     let catalog = Pair::of("tool-catalog", json!(true));
     let hooks = Pair::of("tool-hooks", json!(true));
-    let config = toolcrib_gateway::config::Config::empty(std::path::Path::new(""));
+    let config = toolcrib_config::Config::empty(std::path::Path::new(""));
     let document = crate::openwop::discovery::document(&config);
     let document: Value = serde_json::from_slice(&document.bytes).unwrap();
     catalog.accepts(&document["toolCatalog"]);

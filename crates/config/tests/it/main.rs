@@ -1,0 +1,6 @@
+//! Tests of the configuration file: what it accepts and refuses, and its schema.
+#![cfg(test)]
+
+mod config;
+mod config_schema;
+mod support;
