@@ -58,42 +58,6 @@ async fn a_good_file_is_taken_over_and_a_bad_one_is_not() {
     });
 }
 
-/// The record's part of a configuration is applied first, and undone if a source of it can never
-/// work.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_refused_configuration_leaves_the_anchors_of_the_record() {
-    let dir = dir();
-    let anchor = |file: &str| {
-        let file = dir.path().join(file);
-        let every = "[record]\ncheckpoint_every = 1\ncheckpoint_interval = \"100ms\"\n";
-        format!("{every}[[record.anchor]]\nfile = {}\n", serde_json::json!(file))
-    };
-    write_config(dir.path(), &config(&anchor("one.jsonl")));
-    let mut server = Server::start(dir.path());
-    let (_, text) = key(dir.path(), &["--scope", "*"]);
-    let caller = server.caller(Some(&text));
-    eventually("the tools are there", || tools(&caller).len() == 6);
-
-    let impossible = "[[source]]\nid = \"new\"\nkind = \"mcp\"\nurl = \"https://a.example/mcp\"\n\
-                      headers = { content-type = \"text/plain\" }\n";
-    write_config(dir.path(), &config(&(anchor("two.jsonl") + impossible)));
-    server.process.signal(Signal::HUP);
-    let said = server.process.until("the refusal", |it| {
-        let said = it.stderr();
-        said.contains("was not applied").then_some(said)
-    });
-    assert!(said.contains("`content-type` is set by the protocol"), "{said}");
-
-    let lines = |file: &str| {
-        std::fs::read_to_string(dir.path().join(file)).unwrap_or_default().lines().count()
-    };
-    let (first, second) = (lines("one.jsonl"), lines("two.jsonl"));
-    let (status, _) = caller.otc("demo.echo", serde_json::json!({ "text": "hi" })).await;
-    assert_eq!(status, 200);
-    eventually("the first anchor goes on", || lines("one.jsonl") > first);
-    assert_eq!(lines("two.jsonl"), second, "the refused anchor gets nothing more");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_are_json_lines_like_the_rest_of_the_log() {
     let dir = dir();

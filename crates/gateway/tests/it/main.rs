@@ -15,6 +15,7 @@ mod pipeline;
 mod probe;
 mod quota;
 mod refresh;
+mod reload;
 mod search;
 mod session;
 mod snapshot;
