@@ -27,7 +27,7 @@ use toolcrib_config::DeniedCalls;
 use toolcrib_core::{
     arguments::Violation,
     authorize::{CallContext, Denied},
-    call::{CallError, Invocation, Operation, ProgressSink, UpstreamError, UpstreamErrorKind},
+    call::{CallError, Invocation, Operation, ProgressSink},
     catalog::{Entry, Permit},
     egress::EgressTrail,
     id::{AgentId, CallId, RunId},
@@ -473,13 +473,6 @@ impl Call {
             cause: self.step.as_ref().map(|step| step.cause.clone()),
         }
     }
-}
-
-/// The error of a call of this process that another server has recorded as interrupted. A
-/// repetition under the same idempotency key gets the same error.
-pub(super) fn interrupted() -> CallError {
-    let detail = "the process that ran it stopped";
-    CallError::Upstream(UpstreamError::new(UpstreamErrorKind::Interrupted, detail))
 }
 
 /// Writes the trace context of a call into the metadata for its source, and returns it.

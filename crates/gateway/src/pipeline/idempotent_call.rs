@@ -13,11 +13,12 @@ use toolcrib_core::{
 
 use super::{
     CallReport, CallRequest, Pipeline,
-    call::{AuthorizedCall, Call, interrupted},
+    call::{AuthorizedCall, Call},
     idempotency::{
         self, ClientKey, EndedCall, IdempotencyError, IdempotentOutcome, IdempotentResult,
         KeyState, MAX_KEY, Owner, StoredAnswer, Ticket,
     },
+    recorded_run::interrupted,
 };
 use crate::{clock::after, ids::new_id, trace::TaskContext};
 

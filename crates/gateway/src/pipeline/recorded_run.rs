@@ -6,14 +6,13 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     authorize::CallContext,
-    call::{CallError, CallInput, Invocation, Operation},
+    call::{CallError, CallInput, Invocation, Operation, UpstreamError, UpstreamErrorKind},
     catalog::{Entry, Permit},
     id::CallId,
     source::Source,
 };
 
 use super::{
-    call::interrupted,
     dispatch::{self, Execution, StopConditions},
     request::RequestCharge,
     session::InteractionGuard,
@@ -167,4 +166,11 @@ impl RecordedRun {
             }
         }
     }
+}
+
+/// The error of a call of this process that another server has recorded as interrupted. A
+/// repetition under the same idempotency key gets the same error.
+pub(super) fn interrupted() -> CallError {
+    let detail = "the process that ran it stopped";
+    CallError::Upstream(UpstreamError::new(UpstreamErrorKind::Interrupted, detail))
 }
