@@ -106,10 +106,7 @@ pub use source::{
 };
 pub use store::{Engine, StoreConfig, has_password};
 pub use telemetry::{Sampling, TelemetryConfig, TelemetryProtocol};
-pub use tokens::{
-    ClaimPath, ClaimsConfig, JwtAlgorithm, JwtConfig, SharedJwtConfig, SignInConfig,
-    is_private_enough,
-};
+pub use tokens::{ClaimPath, ClaimsConfig, JwtAlgorithm, JwtConfig, SharedJwtConfig, SignInConfig};
 pub use toolcrib_core::source::pack::PackLocation;
 pub use toolset::{ToolPattern, ToolsetConfig, is_toolset_name};
 pub use units::parse_duration;

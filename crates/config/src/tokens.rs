@@ -11,7 +11,8 @@ use toolcrib_core::{
     id::{PrincipalId, TenantId},
     scope::{Grant, ScopeSet},
 };
-use url::{Host, Url};
+use toolcrib_oauth::metadata::is_private_enough;
+use url::Url;
 
 use super::{
     mcp::ResourceConfig,
@@ -587,18 +588,6 @@ fn check_address(text: &str, allow: &AllowList) -> Result<Url, &'static str> {
         "expected an https address without user information, query or fragment (http only for \
          loopback and for hosts in `allow`)",
     )
-}
-
-/// Whether documents at `url` can be trusted: they are fetched over TLS, from this machine, or from
-/// a host that the operator allows.
-pub fn is_private_enough(url: &Url, allow: &AllowList) -> bool {
-    let here = match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || allow.has_host(name),
-        Some(Host::Ipv4(ip)) => ip.is_loopback() || allow.has_address(ip.into()),
-        Some(Host::Ipv6(ip)) => ip.is_loopback() || allow.has_address(ip.into()),
-        None => return false,
-    };
-    url.scheme() == "https" || (url.scheme() == "http" && here)
 }
 
 #[cfg(test)]

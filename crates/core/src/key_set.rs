@@ -4,10 +4,12 @@
 
 use async_trait::async_trait;
 
-use crate::egress::AllowList;
+use crate::{credential::Secret, egress::AllowList};
 
 /// The size limit of a document, in bytes.
 pub const MAX_DOCUMENT: usize = 256 << 10;
+/// The size limit of the answer of a token endpoint, in bytes.
+pub const MAX_TOKEN_ANSWER: usize = 64 << 10;
 
 /// The address of a document, and the addresses that may be contacted.
 #[derive(Debug, Clone)]
@@ -21,17 +23,31 @@ pub struct DocumentRequest<'a> {
     pub allow: &'a AllowList,
 }
 
-/// Why a document was not fetched. `Display` is for the operator and names no address.
+/// Why there is no document or answer. `Display` is for the operator and names no address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct FetchError(pub String);
+pub enum FetchError {
+    /// The server answers with another status than 200.
+    #[error("it answers {0}")]
+    Status(u16),
+    /// There is no usable answer.
+    #[error("{0}")]
+    Failed(String),
+}
 
-/// The answer of a token endpoint, of any status.
+/// A form for a token endpoint.
 #[derive(Debug, Clone)]
+pub struct TokenForm {
+    /// The form, in the encoding of HTML forms.
+    pub body: Secret,
+    /// The header `Authorization`, if the client authenticates by one.
+    pub authorization: Option<Secret>,
+}
+
+/// The answer of a token endpoint, of any status. It has no `Debug`, because it may contain tokens.
 pub struct FormAnswer {
     /// The HTTP status.
     pub status: u16,
-    /// At most [`MAX_DOCUMENT`] bytes.
+    /// At most [`MAX_TOKEN_ANSWER`] bytes.
     pub body: Vec<u8>,
 }
 
@@ -42,10 +58,10 @@ pub trait KeySetSource: Send + Sync + 'static {
     /// bytes.
     async fn fetch(&self, wanted: DocumentRequest<'_>) -> Result<Vec<u8>, FetchError>;
 
-    /// Sends `form`, in the encoding of HTML forms, to a token endpoint. A redirect is an error.
+    /// Sends `form` to a token endpoint. A redirect is not followed.
     async fn send_form(
         &self,
         to: DocumentRequest<'_>,
-        form: String,
+        form: &TokenForm,
     ) -> Result<FormAnswer, FetchError>;
 }

@@ -1,12 +1,16 @@
-//! Fetches documents of token issuers, and sends forms to them, through the guard.
+//! Fetches documents of token issuers, and sends forms to token endpoints, through the guard.
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use http::{HeaderValue, Method, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use toolcrib_core::{
+    credential::Secret,
     egress::EgressTrail,
-    key_set::{DocumentRequest, FetchError, FormAnswer, KeySetSource, MAX_DOCUMENT},
+    key_set::{
+        DocumentRequest, FetchError, FormAnswer, KeySetSource, MAX_DOCUMENT, MAX_TOKEN_ANSWER,
+        TokenForm,
+    },
 };
 
 use crate::egress::{Guard, Network, Outgoing, parse_url};
@@ -21,59 +25,78 @@ pub struct KeySets(pub(crate) Arc<Network>);
 #[async_trait]
 impl KeySetSource for KeySets {
     async fn fetch(&self, wanted: DocumentRequest<'_>) -> Result<Vec<u8>, FetchError> {
-        in_time(async {
-            match self.send(wanted, None).await? {
-                FormAnswer { status: 200, body } => Ok(body),
-                FormAnswer { status, .. } => Err(format!("it answers {status}")),
+        let sent = send(&self.0, &wanted, None, PATIENCE, MAX_DOCUMENT).await;
+        match sent.map_err(FetchError::Failed)? {
+            FormAnswer { status: 200, body } => Ok(body),
+            FormAnswer { status, .. }
+                if StatusCode::from_u16(status).is_ok_and(|it| it.is_redirection()) =>
+            {
+                let problem = "it answers with a redirect; configure the address itself";
+                Err(FetchError::Failed(problem.to_owned()))
             }
-        })
-        .await
+            FormAnswer { status, .. } => Err(FetchError::Status(status)),
+        }
     }
 
     async fn send_form(
         &self,
         to: DocumentRequest<'_>,
-        form: String,
+        form: &TokenForm,
     ) -> Result<FormAnswer, FetchError> {
-        in_time(self.send(to, Some(form))).await
+        send_form(&self.0, &to, form, PATIENCE).await.map_err(FetchError::Failed)
     }
 }
 
-async fn in_time<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, FetchError> {
-    match tokio::time::timeout(PATIENCE, work).await {
-        Ok(done) => done.map_err(FetchError),
-        Err(_late) => Err(FetchError("no response in time".to_owned())),
+/// Sends `form` to a token endpoint, and reads its answer within `patience`. The text of an error
+/// has no data of the request.
+pub(crate) async fn send_form(
+    network: &Network,
+    to: &DocumentRequest<'_>,
+    form: &TokenForm,
+    patience: Duration,
+) -> Result<FormAnswer, String> {
+    send(network, to, Some(form), patience, MAX_TOKEN_ANSWER).await
+}
+
+async fn send(
+    network: &Network,
+    to: &DocumentRequest<'_>,
+    form: Option<&TokenForm>,
+    patience: Duration,
+    max: usize,
+) -> Result<FormAnswer, String> {
+    let url = parse_url("the address", to.url)?;
+    let named = parse_url("the configured address", to.named)?;
+    // A new client each time: requests to issuers are too rare for a pool.
+    let egress = network.egress(Guard::new(to.allow.clone(), Some(&named)))?;
+    let method = if form.is_some() { Method::POST } else { Method::GET };
+    let mut request = Outgoing::new(method, url);
+    let json = HeaderValue::from_static("application/json, application/jwk-set+json");
+    request.headers.insert(header::ACCEPT, json);
+    if let Some(form) = form {
+        let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
+        request.headers.insert(header::CONTENT_TYPE, kind);
+        if let Some(authorization) = &form.authorization {
+            request.headers.insert(header::AUTHORIZATION, sensitive(authorization)?);
+        }
+        request.body = Some(form.body.expose().to_owned().into());
+    }
+    let answered = async {
+        // Belongs to no single call: a token serves all callers.
+        let answer = egress.send(request, &EgressTrail::default()).await?;
+        let status = answer.status().as_u16();
+        Ok::<_, crate::egress::EgressError>(FormAnswer { status, body: answer.collect(max).await? })
+    };
+    match tokio::time::timeout(patience, answered).await {
+        // The cause of a failed connection contains addresses but no data of the request.
+        Ok(answered) => answered.map_err(|error| error.to_string()),
+        Err(_late) => Err("no response in time".to_owned()),
     }
 }
 
-impl KeySets {
-    async fn send(
-        &self,
-        to: DocumentRequest<'_>,
-        form: Option<String>,
-    ) -> Result<FormAnswer, String> {
-        let url = parse_url("the address", to.url)?;
-        let named = parse_url("the configured address", to.named)?;
-        // A new client each time: documents are fetched every few minutes, too rarely for a pool.
-        let egress = self.0.egress(Guard::new(to.allow.clone(), Some(&named)))?;
-        let method = if form.is_some() { Method::POST } else { Method::GET };
-        let mut request = Outgoing::new(method, url);
-        let json = HeaderValue::from_static("application/json, application/jwk-set+json");
-        request.headers.insert(header::ACCEPT, json);
-        if let Some(form) = form {
-            let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
-            request.headers.insert(header::CONTENT_TYPE, kind);
-            request.body = Some(form.into());
-        }
-        let answer = egress
-            .send(request, &EgressTrail::default())
-            .await
-            .map_err(|error| error.to_string())?;
-        let status = answer.status();
-        if status.is_redirection() {
-            return Err("it answers with a redirect; configure the address itself".to_owned());
-        }
-        let body = answer.collect(MAX_DOCUMENT).await.map_err(|error| error.to_string())?;
-        Ok(FormAnswer { status: status.as_u16(), body })
-    }
+fn sensitive(text: &Secret) -> Result<HeaderValue, String> {
+    let value = HeaderValue::from_str(text.expose());
+    let mut value = value.map_err(|_| "the client cannot authenticate in a header".to_owned())?;
+    value.set_sensitive(true);
+    Ok(value)
 }

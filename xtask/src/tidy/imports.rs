@@ -23,6 +23,7 @@ const MEMBERS: &[Member] = &[
     Member { source: "crates/core/src/", files: 1, folders: 4 },
     Member { source: "crates/gateway/src/", files: 1, folders: 4 },
     Member { source: "crates/mcp/src/", files: 1, folders: 4 },
+    Member { source: "crates/oauth/src/", files: 1, folders: 4 },
     Member { source: "crates/sources/src/", files: 1, folders: 4 },
     Member { source: "crates/store/src/", files: 1, folders: 4 },
     Member { source: "crates/tasks/src/", files: 1, folders: 4 },

@@ -14,11 +14,15 @@ use crate::tidy::tree::Tree;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("toolcrib-core", &[]),
     ("toolcrib-mcp", &[]),
+    ("toolcrib-oauth", &["toolcrib-core"]),
     ("toolcrib-tasks", &[]),
     ("toolcrib-store", &["toolcrib-core"]),
-    ("toolcrib-sources", &["toolcrib-core", "toolcrib-mcp", "toolcrib-tasks"]),
-    ("toolcrib-config", &["toolcrib-core"]),
-    ("toolcrib-gateway", &["toolcrib-config", "toolcrib-core", "toolcrib-tasks"]),
+    ("toolcrib-sources", &["toolcrib-core", "toolcrib-mcp", "toolcrib-oauth", "toolcrib-tasks"]),
+    ("toolcrib-config", &["toolcrib-core", "toolcrib-oauth"]),
+    (
+        "toolcrib-gateway",
+        &["toolcrib-config", "toolcrib-core", "toolcrib-oauth", "toolcrib-tasks"],
+    ),
     ("toolcrib-server", &["toolcrib-config", "toolcrib-core", "toolcrib-gateway", "toolcrib-mcp"]),
     ("toolcrib-client", &["toolcrib-core"]),
     ("toolcrib-conformance", &["toolcrib-core"]),

@@ -9,6 +9,7 @@ use crate::tidy::tree::Tree;
 pub(crate) const PRODUCT: &[&str] = &[
     "core",
     "mcp",
+    "oauth",
     "tasks",
     "store",
     "sources",

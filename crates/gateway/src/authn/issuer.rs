@@ -18,16 +18,14 @@ use std::{
 use arc_swap::ArcSwap;
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
-use toolcrib_config::{JwtConfig, is_private_enough};
+use toolcrib_config::JwtConfig;
 use toolcrib_core::{
     clock::Clock,
-    json,
-    key_set::{DocumentRequest, KeySetSource},
+    key_set::{DocumentRequest, FetchError, KeySetSource},
 };
-use url::Url;
+use toolcrib_oauth::metadata::{self, Metadata};
 
 use super::{endpoints::Description, jwk::KeySet};
 use crate::background::Background;
@@ -222,31 +220,35 @@ impl Issuer {
             .map_err(|error| format!("the key set cannot be used: {error}"))
     }
 
-    /// The address of the key set, by OpenID Connect Discovery.
+    /// The address of the key set, by the description of the issuer.
     async fn discover(&self, source: &dyn KeySetSource) -> Result<String, String> {
-        let document = self.document(source).await?;
-        let keys = document.get("jwks_uri").and_then(Value::as_str);
-        let keys = keys.ok_or("the discovery document has no `jwks_uri`")?;
-        let sound = Url::parse(keys).is_ok_and(|url| is_private_enough(&url, &self.config.allow));
-        match sound {
-            true => Ok(keys.to_owned()),
-            false => Err("the `jwks_uri` of the discovery document is not https".to_owned()),
-        }
+        let metadata = self.metadata(source).await?;
+        let keys = metadata.endpoint("jwks_uri", &self.config.allow);
+        keys.map(Into::into).ok_or_else(|| {
+            let problem = match metadata.names("jwks_uri") {
+                true => "the `jwks_uri` of the discovery document is not https",
+                false => "the discovery document has no `jwks_uri`",
+            };
+            problem.to_owned()
+        })
     }
 
-    /// The document of OpenID Connect Discovery.
-    pub(super) async fn document(&self, source: &dyn KeySetSource) -> Result<Value, String> {
+    /// The description of the issuer, at the first address that has one.
+    pub(super) async fn metadata(&self, source: &dyn KeySetSource) -> Result<Metadata, String> {
         let config = &self.config;
-        let base = config.issuer.trim_end_matches('/');
-        let url = format!("{base}/.well-known/openid-configuration");
-        let wanted = DocumentRequest { url: &url, named: &config.issuer, allow: &config.allow };
-        let document = source.fetch(wanted).await.map_err(|error| error.to_string())?;
-        let document = json::parse_strict(&document)
-            .map_err(|_| "the discovery document is not JSON".to_owned())?;
-        match document.get("issuer").and_then(Value::as_str) == Some(&config.issuer) {
-            true => Ok(document),
-            false => Err("the discovery document is of another issuer".to_owned()),
+        let mut missing = "it has no address for a discovery document".to_owned();
+        for url in metadata::locations(&config.issuer) {
+            let wanted = DocumentRequest { url: &url, named: &config.issuer, allow: &config.allow };
+            match source.fetch(wanted).await {
+                Ok(document) => {
+                    let read = Metadata::read(&document, &config.issuer);
+                    return read.map_err(|problem| problem.to_string());
+                }
+                Err(error @ FetchError::Status(404)) => missing = error.to_string(),
+                Err(error) => return Err(error.to_string()),
+            }
         }
+        Err(missing)
     }
 
     fn age(&self, known: &Known) -> Option<Duration> {

@@ -8,15 +8,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde_json::{Map, Value};
-use toolcrib_config::{JwtAlgorithm, JwtConfig, SignInConfig, is_private_enough};
+use serde_json::Value;
+use toolcrib_config::{JwtAlgorithm, JwtConfig, SignInConfig};
 use toolcrib_core::{
     clock::Timestamp,
-    json,
-    key_set::{DocumentRequest, FormAnswer},
-    text,
+    credential::Secret,
+    key_set::{DocumentRequest, FetchError, FormAnswer},
 };
-use url::{Url, form_urlencoded};
+use toolcrib_oauth::{
+    authorization::AuthorizationRequest,
+    pkce,
+    token::{Client, Grant, TokenAnswer, TokenError, TokenRequest},
+};
+use url::Url;
 
 pub use super::endpoints::SignInError;
 use super::{
@@ -30,8 +34,6 @@ use super::{
 /// How long the description of an issuer is cached; also for a failed fetch.
 const FRESH: Duration = Duration::from_secs(10 * 60);
 const FAILED: Duration = Duration::from_secs(3);
-/// Longest shown text of an issuer.
-const MAX_TEXT: usize = 300;
 /// Longest access token, as for requests.
 const MAX_TOKEN: usize = 16 << 10;
 
@@ -143,17 +145,13 @@ impl Authenticator {
     ) -> Result<SignedIn, SignInError> {
         let config = issuer.config.sign_in.as_ref().ok_or(SignInError::NoIssuer)?;
         let endpoints = issuer.endpoints().await?;
-        let answer = issuer.send_form(&endpoints.token, form(config, exchange)).await;
-        let answer = read(&answer.map_err(|_| SignInError::Unreachable)?)?;
-        let text = |name: &str| answer.get(name).and_then(Value::as_str);
-        let is_bearer = text("token_type").is_some_and(|kind| kind.eq_ignore_ascii_case("bearer"));
-        let proof = text("id_token").ok_or(SignInError::Unproven)?;
+        let answer = issuer.request_token(&endpoints.token, &request(config, exchange)).await;
+        let answer = TokenAnswer::read(&answer?).map_err(failure)?;
+        let proof = answer.id_token.as_ref().map(Secret::expose).ok_or(SignInError::Unproven)?;
         if !self.proves(issuer, &config.client_id, proof, exchange.nonce).await {
             return Err(SignInError::Unproven);
         }
-        let token = text("access_token").filter(|token| {
-            is_bearer && token.len() <= MAX_TOKEN && token.bytes().all(|it| it.is_ascii_graphic())
-        });
+        let token = answer.bearer().ok().map(Secret::expose).filter(|it| it.len() <= MAX_TOKEN);
         let token = token.ok_or(SignInError::OpaqueToken)?;
         match self.identify(token, AcceptedCredentials::Usual).await {
             Ok(principal) => {
@@ -226,60 +224,46 @@ fn reason(config: &JwtConfig, token: &str) -> SignInError {
     }
 }
 
-fn address(mut url: Url, config: &SignInConfig, request: &SignInRequest<'_>) -> Url {
-    let mut query = url.query_pairs_mut();
-    query
-        .append_pair("response_type", "code")
-        .append_pair("client_id", &config.client_id)
-        .append_pair("redirect_uri", request.redirect_uri)
-        .append_pair("scope", &config.scope())
-        .append_pair("state", request.state)
-        .append_pair("nonce", request.nonce)
-        .append_pair("code_challenge", request.challenge)
-        .append_pair("code_challenge_method", "S256");
-    if let Some(resource) = &config.resource {
-        query.append_pair("resource", resource);
-    }
-    query.extend_pairs(&config.parameters);
-    drop(query);
+fn address(url: Url, config: &SignInConfig, request: &SignInRequest<'_>) -> Url {
+    let scope = config.scope();
+    let sent = AuthorizationRequest {
+        client_id: &config.client_id,
+        redirect_uri: request.redirect_uri,
+        scope: &scope,
+        state: request.state,
+        nonce: Some(request.nonce),
+        challenge: request.challenge,
+        resource: config.resource.as_deref(),
+    };
+    let mut url = sent.address(url);
+    url.query_pairs_mut().extend_pairs(&config.parameters);
     url
 }
 
-fn form(config: &SignInConfig, exchange: &CodeExchange<'_>) -> String {
-    let mut form = form_urlencoded::Serializer::new(String::new());
-    form.append_pair("grant_type", "authorization_code")
-        .append_pair("client_id", &config.client_id)
-        .append_pair("code", exchange.code)
-        .append_pair("code_verifier", exchange.verifier)
-        .append_pair("redirect_uri", exchange.redirect_uri);
-    if let Some(resource) = &config.resource {
-        form.append_pair("resource", resource);
-    }
-    form.finish()
-}
-
-/// Reads the response of a token endpoint (RFC 6749, section 5).
-fn read(answer: &FormAnswer) -> Result<Map<String, Value>, SignInError> {
-    let body = json::parse_strict(&answer.body).ok();
-    let Some(Value::Object(body)) = body else { return Err(SignInError::Unreachable) };
-    if answer.status == 200 {
-        return Ok(body);
-    }
-    let said = |name: &str| body.get(name).and_then(Value::as_str).map(shown);
-    match said("error").as_deref() {
-        Some("invalid_grant") => Err(SignInError::CodeExpired),
-        Some(error) => Err(SignInError::Refused {
-            error: error.to_owned(),
-            description: said("error_description"),
-        }),
-        None => Err(SignInError::Unreachable),
+fn request<'a>(config: &'a SignInConfig, exchange: &CodeExchange<'a>) -> TokenRequest<'a> {
+    let CodeExchange { code, verifier, redirect_uri, .. } = *exchange;
+    TokenRequest {
+        client: Client { id: &config.client_id, secret: None },
+        grant: Grant::Code { code, verifier, redirect_uri },
+        scopes: &[],
+        resource: config.resource.as_deref(),
     }
 }
 
-/// Bounds a text of an issuer, and removes invisible characters.
-fn shown(said: &str) -> String {
-    let end = said.floor_char_boundary(MAX_TEXT);
-    text::seen(said.get(..end).unwrap_or_default()).replace(['\n', '\r', '\t'], " ")
+/// What the person who signs in learns about a failed request for a token.
+fn failure(error: TokenError) -> SignInError {
+    match error {
+        TokenError::Refused(refused) => match refused.error.as_deref() {
+            Some("invalid_grant") => SignInError::CodeExpired,
+            Some(error) => {
+                SignInError::Refused { error: error.to_owned(), description: refused.description }
+            }
+            None => SignInError::Unreachable,
+        },
+        TokenError::Unusable(_) | TokenError::Malformed(_) | TokenError::Unreachable(_) => {
+            SignInError::Unreachable
+        }
+    }
 }
 
 fn host(config: &JwtConfig) -> String {
@@ -306,42 +290,36 @@ impl Issuer {
 
     async fn describe(&self) -> Result<Endpoints, SignInError> {
         let source = self.source.as_ref().ok_or(SignInError::Unreachable)?;
-        let document = self.document(&**source).await.map_err(|problem| {
+        let metadata = self.metadata(&**source).await.map_err(|problem| {
             tracing::warn!(issuer = %self.config.issuer, %problem, "no description of the issuer");
             SignInError::Unreachable
         })?;
-        let place = |name: &str| {
-            let url = document.get(name).and_then(Value::as_str);
-            let url = url.and_then(|url| Url::parse(url).ok());
-            url.filter(|url| url.fragment().is_none() && is_private_enough(url, &self.config.allow))
-        };
-        let listed = |name: &str, wanted: &str| match document.get(name) {
-            Some(Value::Array(values)) => values.iter().any(|value| value == wanted),
-            // An absent list leaves it open.
-            _ => true,
-        };
-        if !listed("code_challenge_methods_supported", "S256") {
+        if !metadata.lists("code_challenge_methods_supported", pkce::METHOD) {
             return Err(SignInError::Unsuitable("it does not support PKCE with S256"));
         }
-        if !listed("response_types_supported", "code") {
+        if !metadata.lists("response_types_supported", "code") {
             return Err(SignInError::Unsuitable("it does not support authorization codes"));
         }
-        let authorization = place("authorization_endpoint");
-        let token = place("token_endpoint");
-        let (Some(authorization), Some(token)) = (authorization, token) else {
+        let endpoint = |name: &str| metadata.endpoint(name, &self.config.allow);
+        let (Some(authorization), Some(token)) =
+            (endpoint("authorization_endpoint"), endpoint("token_endpoint"))
+        else {
             let problem = "its description names no authorization and token endpoints over https";
             return Err(SignInError::Unsuitable(problem));
         };
-        let names = document.get("authorization_response_iss_parameter_supported");
-        let names_issuer = names == Some(&Value::Bool(true));
+        let names_issuer = metadata.names_issuer();
         Ok(Endpoints { authorization, token: token.into(), names_issuer })
     }
 
-    async fn send_form(&self, to: &str, form: String) -> Result<FormAnswer, SignInError> {
+    async fn request_token(
+        &self,
+        to: &str,
+        request: &TokenRequest<'_>,
+    ) -> Result<FormAnswer, SignInError> {
         let source = self.source.as_ref().ok_or(SignInError::Unreachable)?;
         let config = &self.config;
         let to = DocumentRequest { url: to, named: &config.issuer, allow: &config.allow };
-        source.send_form(to, form).await.map_err(|problem| {
+        source.send_form(to, &request.form()).await.map_err(|problem: FetchError| {
             tracing::warn!(issuer = %config.issuer, %problem, "no answer of the token endpoint");
             SignInError::Unreachable
         })
@@ -353,20 +331,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_the_issuer_is_read_and_bounded() {
-        let answer = |status: u16, body: &str| FormAnswer { status, body: body.into() };
-        let refused = |body: &str| read(&answer(400, body)).unwrap_err();
-        assert_eq!(refused(r#"{"error":"invalid_grant"}"#), SignInError::CodeExpired);
-        let long = "x".repeat(1000);
-        let body = format!(r#"{{"error":"invalid_client","error_description":"a\nb{long}"}}"#);
-        let SignInError::Refused { error, description } = refused(&body) else { panic!() };
-        assert_eq!(error, "invalid_client");
-        let description = description.unwrap();
-        assert!(description.len() <= MAX_TEXT && !description.contains('\n'), "{description}");
+    fn an_error_of_the_issuer_is_shown_to_the_person() {
+        let failed = |status: u16, body: &str| {
+            let answer = FormAnswer { status, body: body.into() };
+            TokenAnswer::read(&answer).map(|_| ()).map_err(failure)
+        };
+        assert_eq!(failed(400, r#"{"error":"invalid_grant"}"#), Err(SignInError::CodeExpired));
+        let body = r#"{"error":"invalid_client","error_description":"no such client"}"#;
+        let refused = SignInError::Refused {
+            error: "invalid_client".to_owned(),
+            description: Some("no such client".to_owned()),
+        };
+        assert_eq!(failed(400, body), Err(refused));
         for body in ["", "<html>", "[]", "{}", r#"{"error":1}"#] {
-            assert_eq!(refused(body), SignInError::Unreachable, "{body}");
+            assert_eq!(failed(400, body), Err(SignInError::Unreachable), "{body}");
         }
-        assert!(read(&answer(200, "{}")).is_ok());
-        assert_eq!(read(&answer(200, "no")).unwrap_err(), SignInError::Unreachable);
+        assert_eq!(failed(200, "{}"), Ok(()));
+        assert_eq!(failed(200, "no"), Err(SignInError::Unreachable));
     }
 }

@@ -7,8 +7,6 @@
 //!   it is stored;
 //! - the output of a token endpoint is never repeated in errors or logs.
 
-mod exchange;
-
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
@@ -18,21 +16,22 @@ use toolcrib_core::{
     credential::{
         CredentialKind, CredentialProblem, CredentialStore, Material, UnsealedCredential,
     },
-    egress::EgressTrail,
+    egress::AllowList,
     id::CredentialId,
+    key_set::DocumentRequest,
 };
+use toolcrib_oauth::token::{self, Client, Grant, TokenAnswer, TokenError};
+use url::Url;
 
-use self::exchange::{TokenDenial, TokenGrant};
 use super::{
     refusal::{Cause, Refusal},
+    sendable::is_loopback,
     token::{AccessToken, Slot, State},
 };
-use crate::egress::{EgressError, Guard, Network};
+use crate::{egress::Network, key_set::send_form};
 
 /// Time limit of one request to a token endpoint.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Largest response body, in bytes.
-const MAX_ANSWER: usize = 64 << 10;
 /// A token is not sent in this last part of its lifetime, because it could expire in transit.
 const SKEW: Duration = Duration::from_secs(60);
 /// Lifetime of a token when the response states no lifetime.
@@ -133,13 +132,14 @@ impl TokenRequest {
         // token.
         self.read_again().await?;
         let mut granted = self.exchange().await;
-        if matches!(granted, Err(TokenDenial::Permanent(_))) && self.was_rotated().await? {
+        if granted.as_ref().is_err_and(TokenError::is_permanent) && self.was_rotated().await? {
             granted = self.exchange().await;
         }
-        match granted {
-            Ok(granted) => Ok(self.keep(granted).await),
-            Err(denied) => Err(self.failed(&denied)),
-        }
+        let kept = match granted {
+            Ok(granted) => self.keep(granted).await,
+            Err(denied) => Err(denied),
+        };
+        kept.map_err(|denied| self.failed(&denied))
     }
 
     /// Whether the rejected values have been replaced in the store. Another process may have
@@ -177,29 +177,28 @@ impl TokenRequest {
         current.unwrap_or(&self.opened.material).clone()
     }
 
-    async fn exchange(&self) -> Result<TokenGrant, TokenDenial> {
-        let request = exchange::request(&self.opened.credential.kind, &self.material())?;
-        let guard = Guard::new(Default::default(), Some(&request.url));
-        let egress = self.network.egress(guard).map_err(TokenDenial::Temporary)?;
-        let answered = async {
-            // Belongs to no single call: the endpoint is the operator's, and the token serves all
-            // callers.
-            let answer = egress.send(request, &EgressTrail::default()).await?;
-            let status = answer.status();
-            Ok::<_, EgressError>((status, answer.collect(MAX_ANSWER).await?))
-        };
-        match tokio::time::timeout(TIMEOUT, answered).await {
-            Ok(Ok((status, body))) => exchange::read(status, &body),
-            // The cause of a failed connection contains addresses but no data of the request.
-            Ok(Err(error)) => Err(TokenDenial::Temporary(format!("the token endpoint: {error}"))),
-            Err(_) => {
-                Err(TokenDenial::Temporary("the token endpoint did not answer in time".to_owned()))
+    async fn exchange(&self) -> Result<TokenAnswer, TokenError> {
+        let (kind, material) = (&self.opened.credential.kind, self.material());
+        let oauth2 = kind.oauth2().ok_or(TokenError::Unusable("it is not an OAuth credential"))?;
+        let (grant, secret) = match kind {
+            CredentialKind::RefreshToken(_) => {
+                (Grant::Refresh(&material.value), material.client_secret.as_ref())
             }
-        }
+            _ => (Grant::Client, Some(&material.value)),
+        };
+        let secret = secret.map(|secret| (secret, oauth2.client_auth));
+        let client = Client { id: &oauth2.client_id, secret };
+        let request = token::TokenRequest { client, grant, scopes: &oauth2.scopes, resource: None };
+        let url = endpoint(&oauth2.token_url)?;
+        let allow = AllowList::default();
+        let to = DocumentRequest { url, named: url, allow: &allow };
+        let answer = send_form(&self.network, &to, &request.form(), TIMEOUT).await;
+        TokenAnswer::read(&answer.map_err(TokenError::Unreachable)?)
     }
 
     /// Stores a new refresh token, and caches the access token.
-    async fn keep(&self, granted: TokenGrant) -> Arc<AccessToken> {
+    async fn keep(&self, granted: TokenAnswer) -> Result<Arc<AccessToken>, TokenError> {
+        let value = granted.bearer()?.clone();
         let credential = &self.opened.credential;
         let mut revision = credential.revision;
         let mut unstored = None;
@@ -225,22 +224,19 @@ impl TokenRequest {
         let lifetime = granted.lifetime.unwrap_or(UNSAID);
         let usable = lifetime.saturating_sub(SKEW.min(lifetime / 10));
         let until = self.clock.monotonic_nanos().saturating_add(nanos(usable));
-        let token =
-            Arc::new(AccessToken { value: granted.access_token, slot: Arc::downgrade(&self.slot) });
+        let token = Arc::new(AccessToken { value, slot: Arc::downgrade(&self.slot) });
         let kept = Some(Arc::clone(&token));
         *self.slot.state.lock() = State { revision, token: kept, until, failed: None, unstored };
         tracing::debug!(credential = %credential.id, "an access token was issued");
-        token
+        Ok(token)
     }
 
-    fn failed(&self, denied: &TokenDenial) -> Cause {
+    fn failed(&self, denied: &TokenError) -> Cause {
         let id = &self.opened.credential.id;
         tracing::warn!(credential = %id, %denied, "no access token was issued");
-        let (cause, pause) = match denied {
-            TokenDenial::Permanent(_) => {
-                (Cause::Credential(CredentialProblem::AuthExpired), PAUSE_DENIED)
-            }
-            TokenDenial::Temporary(why) => (Cause::Unavailable(why.clone()), PAUSE_SILENT),
+        let (cause, pause) = match denied.is_permanent() {
+            true => (Cause::Credential(CredentialProblem::AuthExpired), PAUSE_DENIED),
+            false => (Cause::Unavailable(denied.to_string()), PAUSE_SILENT),
         };
         let mut state = self.slot.state.lock();
         state.revision = self.opened.credential.revision;
@@ -248,6 +244,16 @@ impl TokenRequest {
         state.failed = Some(cause.clone());
         state.until = self.clock.monotonic_nanos().saturating_add(nanos(pause));
         cause
+    }
+}
+
+/// Checks the address of a token endpoint. It receives secrets, so it requires TLS or a loopback
+/// address.
+fn endpoint(text: &str) -> Result<&str, TokenError> {
+    match Url::parse(text) {
+        Ok(url) if url.scheme() == "https" => Ok(text),
+        Ok(url) if url.scheme() == "http" && is_loopback(&url) => Ok(text),
+        Ok(_) | Err(_) => Err(TokenError::Unusable("its token endpoint is not an https URL")),
     }
 }
 

@@ -87,6 +87,15 @@ enum Pair {
 impl TestIssuer {
     /// Starts the issuer, with one elliptic key called `first`.
     pub async fn start() -> Self {
+        Self::described_at("/.well-known/openid-configuration").await
+    }
+
+    /// Starts an issuer that has only the description of RFC 8414.
+    pub async fn start_without_openid() -> Self {
+        Self::described_at("/.well-known/oauth-authorization-server").await
+    }
+
+    async fn described_at(path: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let shared = Arc::new(Shared {
@@ -99,7 +108,7 @@ impl TestIssuer {
             described: Mutex::new(json!({})),
         });
         let router = Router::new()
-            .route("/.well-known/openid-configuration", get(discovery))
+            .route(path, get(discovery))
             .route("/jwks", get(jwks))
             .route("/token", post(token))
             .with_state(Arc::clone(&shared));

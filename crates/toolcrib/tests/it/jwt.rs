@@ -79,6 +79,15 @@ async fn a_token_is_its_principal_with_its_scopes_and_roles() {
     assert_eq!(issuer.requests(), 1, "the keys are cached");
 }
 
+/// An authorization server without OpenID Connect describes itself elsewhere (RFC 8414).
+#[tokio::test]
+async fn an_issuer_without_openid_is_found() {
+    let issuer = TestIssuer::start_without_openid().await;
+    let gw = gateway(&issuer.config("")).await;
+    let token = issuer.sign(&issuer.claims(gw.gateway.clock().now()));
+    assert_eq!(names(&gw, &token).await, ["mcp:crib.read"]);
+}
+
 /// A key of a similar name is another principal, even where the names are the same.
 #[tokio::test]
 async fn a_token_is_no_key_of_the_same_name() {
