@@ -14,9 +14,9 @@ pub use self::{
 use crate::{
     arguments::Violation,
     clock::Timestamp,
-    credential::CredentialProblem,
+    credential::{CredentialProblem, CredentialRefusal, RefusalCause, ResolvedCredential},
     egress::EgressTrail,
-    id::{ApprovalId, CallId, RunId, ToolId},
+    id::{ApprovalId, CallId, CredentialName, RunId, ToolId},
     scope::Scope,
 };
 
@@ -42,6 +42,20 @@ pub struct Invocation {
     /// The caller's input capabilities and answers; `None` when the caller accepts no input
     /// requests.
     pub input: Option<CallerInput>,
+    /// The credential that the gate resolved, if the source [needs](crate::credential::CredentialNeed)
+    /// one.
+    pub credential: Option<Arc<ResolvedCredential>>,
+}
+
+/// Without arguments and other inputs of the caller.
+impl fmt::Debug for Invocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Invocation")
+            .field("call_id", &self.call_id)
+            .field("run_id", &self.run_id)
+            .field("credential", &self.credential)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Receives a call's progress, in the order in which the upstream sent it.
@@ -214,6 +228,17 @@ impl UpstreamError {
     #[must_use]
     pub fn retry_after(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..self }
+    }
+
+    /// Creates the error of a call that is not sent because its credential `name` is refused.
+    pub fn without_credential(name: &CredentialName, refusal: &CredentialRefusal) -> Self {
+        let (kind, detail) = match &refusal.cause {
+            RefusalCause::Credential(problem) => {
+                (UpstreamErrorKind::Credential(*problem), problem.to_string())
+            }
+            RefusalCause::Unavailable(why) => (UpstreamErrorKind::Unavailable, why.clone()),
+        };
+        Self::new(kind, format!("credential `{name}`: {detail}"))
     }
 }
 

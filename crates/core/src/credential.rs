@@ -2,11 +2,13 @@
 //!
 //! A [`Credential`] holds everything about a credential except its values. Those are a [`Material`]
 //! of [`Secret`]s, which have no `Display`, no `Serialize`, and a `Debug` without content. A source
-//! names its credential by a [`CredentialRef`], which is resolved shortly before a call is sent.
+//! names its credential by a [`CredentialRef`]. The gate resolves it for each call, before an
+//! approval is requested, to a [`ResolvedCredential`].
 //!
 //! Invariant: a credential is sent only to the hosts of its audiences.
 
 mod audience;
+mod call;
 mod kind;
 mod store;
 
@@ -17,6 +19,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     audience::{Audience, InvalidAudience},
+    call::{
+        AccessToken, CredentialNeed, CredentialRefusal, CredentialResolver, FoundCredential,
+        NoCredentials, RefusalCause, ResolvedCredential, denied,
+    },
     kind::{ClientAuth, CredentialKind, InvalidKind, OAuth2},
     store::{CredentialStore, CredentialStoreError, UnsealedCredential},
 };

@@ -17,9 +17,9 @@ use serde_json::Value;
 
 use crate::{
     call::{Operation, Reply, UpstreamError},
-    catalog::Permit,
+    catalog::{Entry, Permit},
     clock::Timestamp,
-    credential::CredentialRef,
+    credential::{CredentialNeed, CredentialRef, CredentialResolver, NoCredentials},
     descriptor::SourceKind,
     id::SourceId,
     limit::Rate,
@@ -48,6 +48,12 @@ pub trait Source: Send + Sync + 'static {
     /// Lists the upstream's offers. The source's own limits bound pages, offers, bytes and time. A
     /// malformed offer becomes a [`Discovered::problems`] entry, not an error.
     async fn discover(&self) -> Result<Discovered, UpstreamError>;
+
+    /// The credential that a call of `entry` would use. Pure and cheap: it says which one, and not
+    /// whether it is there. The gate resolves it, and passes it with the call.
+    fn credential_for(&self, _entry: &Entry) -> CredentialNeed {
+        CredentialNeed::None
+    }
 
     /// Runs one operation. Dropping the future cancels it, upstream too. The permit proves that the
     /// caller may use the offer, which is [`Permit::entry`]. A source that offers only tools rejects
@@ -95,6 +101,11 @@ pub trait SourceFactory: Send + Sync + 'static {
     /// configuration is applied only if all its sources pass, so that a refused one has not started
     /// a program.
     fn check(&self, spec: &SourceSpec) -> Result<(), InvalidSource>;
+
+    /// The resolver of the credentials that its sources name.
+    fn credentials(&self) -> Arc<dyn CredentialResolver> {
+        Arc::new(NoCredentials)
+    }
 }
 
 /// Receives the notifications of a source. Must not block.

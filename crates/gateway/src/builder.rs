@@ -265,6 +265,7 @@ impl GatewayBuilder {
             approvals: Arc::clone(&approvals),
             limits,
             quotas: Quotas::new(services.clone()),
+            credentials: factory.credentials(),
             interactions: Interactions::new(services.clone(), Arc::clone(&audit)),
             idempotency: Idempotency::new(services.clone()),
             runs: Arc::new(LiveRuns::default()),

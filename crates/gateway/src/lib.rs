@@ -4,7 +4,7 @@
 //!
 //! One [`Gateway`] lists and calls tools for every surface.
 //!
-//! * `pipeline` has the nine steps that every call passes, in `pipeline/call.rs`.
+//! * `pipeline` has the ten steps that every call passes, in `pipeline/call.rs`.
 //! * `supply` keeps the catalog current and publishes a [`Snapshot`] after each change; `assembly` makes
 //!   the entries of one source.
 //! * [`approvals`] is the step that requires a human decision, and the responses of approvers.

@@ -1,8 +1,9 @@
 //! The pipeline of every call, from every surface.
 //!
-//! `call.rs` contains the nine steps in order; the other modules support the steps.
+//! `call.rs` contains the ten steps in order; the other modules support the steps.
 
 mod call;
+mod credential;
 mod dispatch;
 pub mod idempotency;
 mod idempotent_call;
@@ -14,6 +15,8 @@ pub(crate) mod step_caller;
 mod target;
 
 use std::sync::Arc;
+
+use toolcrib_core::credential::CredentialResolver;
 
 use self::{idempotency::Idempotency, session::Interactions};
 pub use self::{
@@ -35,6 +38,7 @@ pub(crate) struct Pipeline {
     pub(crate) approvals: Arc<Approvals>,
     pub(crate) limits: Arc<RateLimits>,
     pub(crate) quotas: Arc<Quotas>,
+    pub(crate) credentials: Arc<dyn CredentialResolver>,
     pub(crate) interactions: Arc<Interactions>,
     pub(crate) idempotency: Arc<Idempotency>,
     /// The workflow calls of this process.

@@ -1,10 +1,10 @@
-//! Credentials for outgoing requests: finds the credential of a source and attaches it to a
-//! request.
+//! Credentials for outgoing requests: finds them, and attaches them to requests.
 //!
-//! A source that names a credential calls [`SourceCredential::authorize`] with each request it is
-//! about to send. It applies the returned [`Echoes`] to the response. This module looks up
-//! credentials and obtains access tokens; `egress` checks at each destination, redirects included,
-//! whether the [`SendableCredential`] may be sent there.
+//! [`Credentials`] is the resolver of the gate: it finds the credential of a call and obtains its
+//! access token, before the call reaches its source. The source attaches it by
+//! [`SourceCredential::attach`], and applies the returned [`Echoes`] to the response. A connection
+//! that callers share finds its own credential by [`SourceCredential::connect`]. `egress` checks at
+//! each destination, redirects included, whether the [`SendableCredential`] may be sent there.
 //!
 //! Invariant (I-36): a credential is sent only to the hosts in its audiences, over TLS or within
 //! this machine, and never forwarded to another host. A call that requires a credential is not sent
@@ -20,31 +20,27 @@ mod token;
 
 use std::{collections::VecDeque, sync::Arc};
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use toolcrib_core::{
     call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
-    catalog::Permit,
     clock::Clock,
     credential::{
-        CredentialProblem, CredentialRef, CredentialScope, CredentialStore, Owner,
+        CredentialNeed, CredentialProblem, CredentialRef, CredentialRefusal, CredentialResolver,
+        CredentialScope, CredentialStore, FoundCredential, Owner, ResolvedCredential,
         UnsealedCredential,
     },
     egress::EgressTrail,
+    id::{PrincipalId, TenantId},
     redact::Echoes,
 };
 use url::Url;
 
+pub(crate) use self::sendable::SendableCredential;
 #[cfg(test)]
 pub(crate) use self::sendable::tests::sendable;
-use self::{
-    oauth::Tokens,
-    refusal::{Cause, Refusal},
-};
-pub(crate) use self::{refusal::denied, sendable::SendableCredential};
-use crate::{
-    egress::{Network, Outgoing, host},
-    error::unavailable,
-};
+use self::{oauth::Tokens, refusal::Refusal};
+use crate::egress::{Network, Outgoing};
 
 /// Number of recently sent credentials whose values are still removed from upstream output.
 const RECENT: usize = 16;
@@ -60,8 +56,6 @@ pub(crate) struct Credentials {
 pub(crate) struct SourceCredential {
     credentials: Arc<Credentials>,
     reference: CredentialRef,
-    /// For requests to token endpoints.
-    network: Arc<Network>,
     recent: Mutex<Recent>,
 }
 
@@ -72,34 +66,34 @@ struct Recent {
     echoes: Echoes,
 }
 
-/// The purpose of a request with a credential.
-#[derive(Clone, Copy)]
-pub(crate) enum RequestOrigin<'a> {
-    /// The caller whose call the request is sent for.
-    Caller(&'a Permit),
-    /// The source itself, whose callers share a connection.
-    Connection,
+/// The possible owners of the credential of a call, and the address that the call goes to.
+struct CredentialQuery<'a> {
+    reference: &'a CredentialRef,
+    owners: Vec<Owner>,
+    url: Url,
 }
 
 // === impl Credentials ===
 
 impl Credentials {
-    pub(crate) fn new(store: Option<Arc<dyn CredentialStore>>, clock: Arc<dyn Clock>) -> Self {
-        let tokens = Tokens::new(Arc::clone(&clock));
+    pub(crate) fn new(
+        store: Option<Arc<dyn CredentialStore>>,
+        clock: Arc<dyn Clock>,
+        network: Arc<Network>,
+    ) -> Self {
+        let tokens = Tokens::new(Arc::clone(&clock), network);
         Self { store, clock, tokens }
     }
 
-    /// Finds credential `reference` at the first of `owners` that has it, ready to be sent to
-    /// `url`.
-    async fn resolve(
+    /// Finds credential `reference` at the first of `owners` that has it. It may be sent to `url`.
+    async fn load(
         &self,
         reference: &CredentialRef,
         owners: &[Owner],
         url: &Url,
-        network: &Arc<Network>,
-    ) -> Result<SendableCredential, Refusal> {
-        let missing = Refusal::of(CredentialProblem::NotFound, None);
-        let store = self.store.as_ref().ok_or_else(|| missing.clone())?;
+    ) -> Result<UnsealedCredential, Refusal> {
+        let missing = || Refusal::of(CredentialProblem::NotFound, None);
+        let store = self.store.as_ref().ok_or_else(missing)?;
         let mut found = None;
         for owner in owners {
             found = store.get(owner, &reference.name).await.map_err(Refusal::from)?;
@@ -107,71 +101,141 @@ impl Credentials {
                 break;
             }
         }
-        let UnsealedCredential { credential, material } = found.ok_or(missing)?;
-        let id = credential.id.clone();
-        // Checked first, so that no token is requested needlessly.
-        if !sendable::may_go(&credential, url) {
-            return Err(Refusal::of(CredentialProblem::OutOfAudience, Some(id)));
+        let found = found.ok_or_else(missing)?;
+        let credential = &found.credential;
+        let refused = |problem| Err(Refusal::of(problem, Some(credential.id.clone())));
+        if !sendable::may_go(credential, url) {
+            return refused(CredentialProblem::OutOfAudience);
         }
         if credential.has_expired(self.clock.now()) {
-            return Err(Refusal::of(CredentialProblem::Expired, Some(id)));
+            return refused(CredentialProblem::Expired);
         }
-        let mut token = None;
-        if credential.kind.oauth2().is_some() {
-            let opened =
-                UnsealedCredential { credential: credential.clone(), material: material.clone() };
-            token = Some(self.tokens.token(opened, store, network).await?);
-        }
-        SendableCredential::new(credential, &material, token)
-            .map_err(|problem| Refusal::of(problem, Some(id)))
+        Ok(found)
+    }
+
+    /// As [`load`](Self::load), with an access token for an OAuth credential. The token is
+    /// requested only for a credential that may be sent.
+    async fn prepare(
+        &self,
+        reference: &CredentialRef,
+        owners: &[Owner],
+        url: &Url,
+    ) -> Result<ResolvedCredential, Refusal> {
+        let found = self.load(reference, owners, url).await?;
+        let token = match (&found.credential.kind.oauth2(), &self.store) {
+            (Some(_), Some(store)) => Some(self.tokens.token(found.clone(), store).await?),
+            _ => None,
+        };
+        let UnsealedCredential { credential, material } = found;
+        Ok(ResolvedCredential { credential, material, token })
+    }
+}
+
+#[async_trait]
+impl CredentialResolver for Credentials {
+    async fn resolve(
+        &self,
+        need: &CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+    ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
+        let Some(query) = CredentialQuery::new(need, tenant, principal)? else { return Ok(None) };
+        let CredentialQuery { reference, owners, url } = query;
+        let ready = self.prepare(reference, &owners, &url).await;
+        ready.map(|it| Some(Arc::new(it))).map_err(|refusal| refusal.at(Some(&url)))
+    }
+
+    async fn find(
+        &self,
+        need: &CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+    ) -> Result<Option<FoundCredential>, CredentialRefusal> {
+        let Some(query) = CredentialQuery::new(need, tenant, principal)? else { return Ok(None) };
+        let CredentialQuery { reference, owners, url } = query;
+        let stored = self.load(reference, &owners, &url).await;
+        let stored = stored.map_err(|refusal| refusal.at(Some(&url)))?;
+        let UnsealedCredential { credential, .. } = stored;
+        Ok(Some(FoundCredential { id: credential.id, owner: credential.owner }))
+    }
+}
+
+// === impl CredentialQuery ===
+
+impl<'a> CredentialQuery<'a> {
+    fn new(
+        need: &'a CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+    ) -> Result<Option<Self>, CredentialRefusal> {
+        let CredentialNeed::Stored { reference, destination } = need else { return Ok(None) };
+        let url = Url::parse(destination);
+        let url = url.map_err(|_| Refusal::of(CredentialProblem::OutOfAudience, None).at(None))?;
+        Ok(Some(Self { reference, owners: reference.owners(tenant, principal), url }))
     }
 }
 
 // === impl SourceCredential ===
 
 impl SourceCredential {
-    pub(crate) fn new(
-        credentials: Arc<Credentials>,
-        reference: CredentialRef,
-        network: Arc<Network>,
-    ) -> Self {
-        Self { credentials, reference, network, recent: Mutex::default() }
+    pub(crate) fn new(credentials: Arc<Credentials>, reference: CredentialRef) -> Self {
+        Self { credentials, reference, recent: Mutex::default() }
     }
 
-    /// Attaches the credential to `request`. The returned [`Echoes`] removes its values from the
-    /// upstream's response. Records a refusal in `trail`; the request must not be sent then.
-    pub(crate) async fn authorize(
-        &self,
-        origin: RequestOrigin<'_>,
-        request: &mut Outgoing,
-        trail: &EgressTrail,
-    ) -> Result<Echoes, UpstreamError> {
-        request.credential = Some(self.find(origin, &request.url, trail).await?);
-        Ok(self.echoes())
+    /// The need of a call to `destination`.
+    pub(crate) fn need(&self, destination: &Url) -> CredentialNeed {
+        let destination = destination.as_str().to_owned();
+        CredentialNeed::Stored { reference: self.reference.clone(), destination }
     }
 
-    /// Attaches `credential`, if any, to the request of a call, and returns the filter for the
-    /// response.
-    pub(crate) async fn attach(
+    /// Attaches the credential of `call` to its request, if the source names one, and returns the
+    /// filter for the response.
+    pub(crate) fn attach(
         credential: Option<&Arc<Self>>,
-        permit: &Permit,
         request: &mut Outgoing,
         call: &Invocation,
     ) -> Result<Echoes, UpstreamError> {
         let Some(credential) = credential else { return Ok(Echoes::default()) };
-        credential.authorize(RequestOrigin::Caller(permit), request, &call.egress).await
+        request.credential = Some(credential.present(call.credential.as_deref())?);
+        Ok(credential.echoes())
     }
 
-    /// Checks that a credential exists for a call of `permit` to `url`. For sources that do not
-    /// make one request per call.
-    pub(crate) async fn check(
+    /// Returns the credential that the gate has resolved for a call in the form to send.
+    pub(crate) fn present(
         &self,
-        permit: &Permit,
-        url: &Url,
+        resolved: Option<&ResolvedCredential>,
+    ) -> Result<Arc<SendableCredential>, UpstreamError> {
+        let refused = |problem| {
+            let detail = format!("credential `{}`: {problem}", self.reference.name);
+            UpstreamError::new(UpstreamErrorKind::Credential(problem), detail)
+        };
+        let resolved = resolved.ok_or_else(|| refused(CredentialProblem::NotFound))?;
+        let sendable = Arc::new(SendableCredential::new(resolved).map_err(refused)?);
+        self.remember(&sendable);
+        Ok(sendable)
+    }
+
+    /// Attaches the credential to a request of a connection that callers share. Records a refusal
+    /// in `trail`; the request must not be sent then.
+    pub(crate) async fn connect(
+        &self,
+        request: &mut Outgoing,
         trail: &EgressTrail,
-    ) -> Result<Echoes, UpstreamError> {
-        self.find(RequestOrigin::Caller(permit), url, trail).await?;
-        Ok(self.echoes())
+    ) -> Result<(), UpstreamError> {
+        let owners: Vec<_> = match &self.reference.scope {
+            CredentialScope::Tenant(tenant) => vec![Owner::tenant(tenant.clone())],
+            // The credential of a single caller is never used for a shared connection.
+            CredentialScope::Caller => Vec::new(),
+        };
+        let url = &request.url;
+        let resolved = self.credentials.prepare(&self.reference, &owners, url).await;
+        let resolved = resolved.map_err(|refusal| {
+            let refusal = refusal.at(Some(url));
+            refusal.decided().into_iter().for_each(|denied| trail.note(denied));
+            UpstreamError::without_credential(&self.reference.name, &refusal)
+        })?;
+        request.credential = Some(self.present(Some(&resolved))?);
+        Ok(())
     }
 
     /// Waits until no token request is in flight. A source calls this when it closes; otherwise a
@@ -184,41 +248,6 @@ impl SourceCredential {
     /// repeat what other callers sent, and earlier tokens.
     pub(crate) fn echoes(&self) -> Echoes {
         self.recent.lock().echoes.clone()
-    }
-
-    async fn find(
-        &self,
-        origin: RequestOrigin<'_>,
-        url: &Url,
-        trail: &EgressTrail,
-    ) -> Result<Arc<SendableCredential>, UpstreamError> {
-        let owners = match (origin, &self.reference.scope) {
-            (RequestOrigin::Caller(permit), _) => {
-                let caller = permit.principal();
-                self.reference.owners(&caller.tenant, &caller.id)
-            }
-            (RequestOrigin::Connection, CredentialScope::Tenant(tenant)) => {
-                vec![Owner::tenant(tenant.clone())]
-            }
-            // A credential of a single caller is never used for a shared connection.
-            (RequestOrigin::Connection, CredentialScope::Caller) => Vec::new(),
-        };
-        let found = self.credentials.resolve(&self.reference, &owners, url, &self.network).await;
-        let found = Arc::new(found.map_err(|refusal| self.refused(refusal, url, trail))?);
-        self.remember(&found);
-        Ok(found)
-    }
-
-    fn refused(&self, refusal: Refusal, url: &Url, trail: &EgressTrail) -> UpstreamError {
-        let name = &self.reference.name;
-        match refusal.cause {
-            Cause::Credential(problem) => {
-                trail.note(denied(host(Some(url)), problem, refusal.id.as_ref()));
-                let detail = format!("credential `{name}`: {problem}");
-                UpstreamError::new(UpstreamErrorKind::Credential(problem), detail)
-            }
-            Cause::Unavailable(why) => unavailable(format!("credential `{name}`: {why}")),
-        }
     }
 
     fn remember(&self, sent: &Arc<SendableCredential>) {

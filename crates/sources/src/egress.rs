@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use toolcrib_core::{
     budget::{ByteBudget, Reservation},
     clock::Timestamp,
-    credential::CredentialProblem,
+    credential::{CredentialProblem, denied},
     egress::{EgressDecided, EgressDecision, EgressReason, EgressTrail},
 };
 use url::{Host, Url};
@@ -50,7 +50,7 @@ pub(crate) use self::{
     guard::Guard,
     outgoing::{CONNECTION_HEADERS, Endpoint, MAX_HOPS, Outgoing, host, parse_headers, parse_url},
 };
-use crate::credential::{SendableCredential, denied};
+use crate::credential::SendableCredential;
 
 /// Budget in bytes for the response bodies of one source that are read at the same time: 64 calls
 /// (the usual limit) with 4 MiB each (the usual largest body).

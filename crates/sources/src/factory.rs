@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use toolcrib_core::{
     clock::Clock,
-    credential::CredentialStore,
+    credential::{CredentialResolver, CredentialStore},
     source::{
         InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, StdioSpec, UpstreamSpec,
         pack::PackGrant,
@@ -51,7 +51,8 @@ impl Factory {
     /// Creates a factory whose sources read the time from `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let network = Network::new(Arc::new(SystemResolver));
-        let credentials = Arc::new(Credentials::new(None, Arc::clone(&clock)));
+        let credentials = Credentials::new(None, Arc::clone(&clock), Arc::clone(&network));
+        let credentials = Arc::new(credentials);
         Self { clock, credentials, network, launcher: None, packs: None, tasks: Tasks::new() }
     }
 
@@ -59,8 +60,8 @@ impl Factory {
     /// a credential cannot send requests.
     #[must_use]
     pub fn with_credentials(self, store: Arc<dyn CredentialStore>) -> Self {
-        let credentials = Arc::new(Credentials::new(Some(store), Arc::clone(&self.clock)));
-        Self { credentials, ..self }
+        let (clock, network) = (Arc::clone(&self.clock), Arc::clone(&self.network));
+        Self { credentials: Arc::new(Credentials::new(Some(store), clock, network)), ..self }
     }
 
     /// Returns the fetcher for the key sets of token issuers, over the same network.
@@ -88,9 +89,8 @@ impl Factory {
     }
 
     fn credential(&self, spec: &SourceSpec) -> Option<Arc<SourceCredential>> {
-        let (credentials, network) = (Arc::clone(&self.credentials), Arc::clone(&self.network));
         let reference = spec.credential.clone()?;
-        Some(Arc::new(SourceCredential::new(credentials, reference, network)))
+        Some(Arc::new(SourceCredential::new(Arc::clone(&self.credentials), reference)))
     }
 
     /// Checks `spec`, and prepares the start of its source.
@@ -174,6 +174,10 @@ impl SourceFactory for Factory {
     fn check(&self, spec: &SourceSpec) -> Result<(), InvalidSource> {
         let invalid = |problem| InvalidSource { source_id: spec.id.clone(), problem };
         self.plan(spec).map(drop).map_err(invalid)
+    }
+
+    fn credentials(&self) -> Arc<dyn CredentialResolver> {
+        Arc::clone(&self.credentials) as _
     }
 
     fn build(

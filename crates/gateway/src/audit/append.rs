@@ -259,15 +259,16 @@ impl Audit {
         });
     }
 
-    /// Records a call refused before its start: a pair of events without a duration, and for a
-    /// denial the decision. The call is refused whether or not this succeeds.
+    /// Records a call refused before its start: a pair of events without a duration, for a denial
+    /// the decision, and the decisions about its destination. The call is refused whether or not this succeeds.
     pub(crate) async fn refused(
         &self,
         call: &CallIdentity,
         error: &CallError,
         denied: Option<&Denied>,
+        egress: Vec<EgressDecided>,
     ) {
-        let events = self.writer.events.refused(call, error, denied);
+        let events = self.writer.events.refused(call, error, denied, egress);
         if let Err(error) = self.writer.append(&events).await {
             self.writer.metrics.unrecorded();
             tracing::error!(%error, "a refused call could not be recorded");

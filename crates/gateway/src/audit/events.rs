@@ -9,6 +9,7 @@ use toolcrib_core::{
     call::{CallError, Outcome, UpstreamError, UpstreamErrorKind},
     catalog::Entry,
     clock::Clock,
+    egress::EgressDecided,
     event::{
         AuthorizationDecided, CallStatus, EventBody, EventError, NewEvent, ToolCalled, ToolReturned,
     },
@@ -108,6 +109,7 @@ impl Events {
         call: &CallIdentity,
         error: &CallError,
         denied: Option<&Denied>,
+        egress: Vec<EgressDecided>,
     ) -> Vec<NewEvent> {
         let opening = self.called(call);
         let closing = self.returned(call, opening.event_id.clone(), Err(error), None);
@@ -123,8 +125,12 @@ impl Events {
                 missing: names(denied.missing()),
             };
             let decided = self.decided(decision, call.run.clone(), 1);
-            events.push(NewEvent { causation_id: Some(cause), ..decided });
+            events.push(NewEvent { causation_id: Some(cause.clone()), ..decided });
         }
+        events.extend(egress.into_iter().map(|decided| {
+            let body = EventBody::EgressDecided(decided);
+            self.event(call.tenant.clone(), call.run.clone(), body, Some(cause.clone()))
+        }));
         events.push(closing);
         events
     }
@@ -164,7 +170,7 @@ impl Events {
                     entry: Arc::clone(entry),
                     cause: missed.cause.clone(),
                 };
-                self.refused(&call, &forbidden(entry, &denied), Some(&denied))
+                self.refused(&call, &forbidden(entry, &denied), Some(&denied), Vec::new())
             }
             _ => decisions.into_iter().map(|it| self.decided(it, new_id(), 1)).collect(),
         };

@@ -1,4 +1,4 @@
-//! The nine steps of a call.
+//! The ten steps of a call.
 //!
 //! Invariant (I-7): calls are authorized by the decision that also makes lists.
 //! Invariant (I-9, I-81): work whose cost depends on the arguments starts only after the permit, and
@@ -29,6 +29,7 @@ use toolcrib_core::{
     authorize::{CallContext, Denied},
     call::{CallError, Invocation, Operation, ProgressSink},
     catalog::{Entry, Permit},
+    credential::ResolvedCredential,
     egress::EgressTrail,
     id::{AgentId, CallId, RunId},
     offer::OfferKind,
@@ -74,6 +75,10 @@ pub(super) struct Call {
     began: u64,
     /// How long it has waited for an approval, in nanoseconds.
     waited: AtomicU64,
+    /// How long its credential took, in nanoseconds.
+    pub(super) resolving: AtomicU64,
+    /// The decisions about its destination before it starts.
+    pub(super) egress: EgressTrail,
     pub(super) span: CallSpan,
 }
 
@@ -94,12 +99,13 @@ pub(super) struct AuthorizedCall {
     identity: CallIdentity,
 }
 
-/// A call that may start (after steps 1 to 5).
+/// A call that may start (after steps 1 to 6).
 struct AdmittedCall {
     /// The target, in the snapshot in which the call runs.
     target: Target,
     /// The quotas that count it; released unless the call starts.
     counted: QuotaCharge,
+    credential: Option<Arc<ResolvedCredential>>,
     /// Whether it uses a grant.
     is_granted: bool,
     hang_up: CancellationToken,
@@ -170,7 +176,7 @@ impl Pipeline {
         }
     }
 
-    /// Runs an authorized call through steps 3 to 9.
+    /// Runs an authorized call through steps 3 to 10.
     pub(super) async fn proceed(
         &self,
         principal: &Principal,
@@ -184,7 +190,8 @@ impl Pipeline {
         let began = call.began;
         let (waited, execution) = match self.admit(principal, target, &mut identity, &call).await {
             Ok(admitted) => {
-                let waited = call.waited.load(Ordering::Relaxed);
+                let resolving = call.resolving.load(Ordering::Relaxed);
+                let waited = call.waited.load(Ordering::Relaxed).saturating_add(resolving);
                 (waited, self.run(admitted, permit, identity, call).await)
             }
             Err(error) => {
@@ -201,8 +208,8 @@ impl Pipeline {
         self.finished(principal, run, id, surface, entry, execution)
     }
 
-    /// Steps 3 to 5: limits, validation and approval. Adds the hash of the arguments and the event that
-    /// approved the call to its identity.
+    /// Steps 3 to 6: limits, validation, credential and approval. Adds the hash of the arguments and
+    /// the event that approved the call to its identity.
     async fn admit(
         &self,
         principal: &Principal,
@@ -222,7 +229,11 @@ impl Pipeline {
         prepare_check(&target.entry).await;
         let checked = validate(&target.entry, call.input.arguments());
         step.close(checked.map_err(CallError::InvalidArguments))?;
-        // 5. approve; a call over its quota requests no approval, and a waiting call is not counted
+        // 5. resolve the credential, so that no approval is requested for a call that cannot be sent
+        let hang_up =
+            call.guard.as_ref().map_or_else(CancellationToken::new, InteractionGuard::hang_up);
+        let mut credential = self.credential(principal, &target, call, &hang_up).await?;
+        // 6. approve; a call over its quota requests no approval, and a waiting call is not counted
         let counted = match gate.requires_approval() {
             false => Some(self.count(&target, Enforcement::Refuse).await?),
             true => {
@@ -233,8 +244,6 @@ impl Pipeline {
         if let Some(guard) = &call.guard {
             guard.open(&target.entry.id).await?;
         }
-        let hang_up =
-            call.guard.as_ref().map_or_else(CancellationToken::new, InteractionGuard::hang_up);
         let parent = call.step.as_ref().map(|step| &step.parent);
         let input = SurfaceInput { surface: call.surface.as_str(), input: &call.input };
         let clock = &self.services.clock;
@@ -254,16 +263,18 @@ impl Pipeline {
         }
         if let Some(snapshot) = approved {
             target = target.reloaded(snapshot, principal);
+            // The wait may have been longer than the lifetime of a token.
+            credential = self.credential(principal, &target, call, &hang_up).await?;
         }
         let counted = match counted {
             Some(counted) => counted,
             // The grant is spent, so the call is counted even over the quota.
             None => self.count(&target, Enforcement::CountOnly).await?,
         };
-        Ok(AdmittedCall { target, counted, is_granted, hang_up })
+        Ok(AdmittedCall { target, counted, credential, is_granted, hang_up })
     }
 
-    /// Steps 6 to 9: record, run, record, respond.
+    /// Steps 7 to 10: record, run, record, respond.
     async fn run(
         &self,
         admitted: AdmittedCall,
@@ -271,7 +282,7 @@ impl Pipeline {
         identity: CallIdentity,
         call: Call,
     ) -> Execution {
-        let AdmittedCall { target, counted, is_granted, hang_up } = admitted;
+        let AdmittedCall { target, counted, credential, is_granted, hang_up } = admitted;
         let authorized_at = call.began.saturating_add(call.waited.load(Ordering::Relaxed));
         let Call { input, surface, progress, charge, guard, step, span, .. } = call;
         let attempt_span = span.attempt(&target.entry);
@@ -287,6 +298,7 @@ impl Pipeline {
             meta,
             egress: EgressTrail::within(context),
             input: caller,
+            credential,
         };
         let operation = Operation::on(&target.entry.offer, invocation);
         let runnable = target.runnable();
@@ -312,9 +324,9 @@ impl Pipeline {
             guard,
         };
         let attempt = Attempt { operation, span: attempt_span, counted };
-        // 6. to 8.
+        // 7. to 9.
         let completing = self.services.background.complete(run.complete(identity, attempt));
-        // 9. respond
+        // 10. respond
         let _cancel_when_dropped: DropGuard = hang_up.drop_guard();
         match completing.await {
             Ok(Ok(execution)) => execution,
@@ -417,7 +429,7 @@ impl Pipeline {
             return error;
         }
         identity.args_hash = Some(self.hash(&call.input));
-        self.audit.refused(&identity, &error, denied).await;
+        self.audit.refused(&identity, &error, denied, call.egress.take()).await;
         error
     }
 }
@@ -454,6 +466,8 @@ impl Call {
             step,
             began,
             waited: AtomicU64::new(0),
+            resolving: AtomicU64::new(0),
+            egress: EgressTrail::default(),
             span,
         };
         (NamedOffer { snapshot, kind, tool, scope, found }, call)

@@ -1,4 +1,4 @@
-//! Steps 6 to 8 of a call: it runs between its opening and its closing event.
+//! Steps 7 to 9 of a call: it runs between its opening and its closing event.
 
 use std::{sync::Arc, time::Duration};
 
@@ -75,7 +75,7 @@ impl RecordedRun {
         identity: CallIdentity,
         attempt: Attempt,
     ) -> Result<Execution, CallError> {
-        // 6. record the start, or do not start
+        // 7. record the start, or do not start
         let id = identity.call.clone();
         let recording = self.span.begin_step("toolcrib.record");
         let started = recording.close(self.audit.started(identity).await)?;
@@ -84,7 +84,7 @@ impl RecordedRun {
             return Ok(Execution::not_started(error));
         }
 
-        // 7. run; a workflow finishes after its steps
+        // 8. run; a workflow finishes after its steps
         let egress = attempt.operation.invocation().egress.clone();
         let _running = self.services.metrics.runs(&self.entry.source);
         let (mut execution, end) = self.run(&id, &started, attempt).await;
@@ -95,7 +95,7 @@ impl RecordedRun {
             keep.keep(&id, execution.result.as_ref()).await;
         }
 
-        // 8. record the result
+        // 9. record the result
         let result = execution.result.as_ref();
         let recording = self.span.begin_step("toolcrib.record");
         let end = self.audit.finished(started, result, execution.duration, egress.take()).await;

@@ -6,6 +6,7 @@ mod approvals;
 mod authn;
 mod background;
 mod breaker;
+mod credentials;
 mod idempotency;
 mod late_calls;
 mod metrics;

@@ -16,9 +16,13 @@ use serde_json::{Value, json};
 use toolcrib_config::{self as config, Config, SecretReader};
 use toolcrib_core::{
     call::{Invocation, Operation, Outcome, Reply, UpstreamError, UpstreamErrorKind},
-    catalog::Permit,
+    catalog::{Entry, Permit},
     clock::{Clock, Timestamp},
-    credential::Secret,
+    credential::{
+        Credential, CredentialKind, CredentialNeed, CredentialProblem, CredentialRef,
+        CredentialRefusal, CredentialResolver, FoundCredential, Material, Owner, RefusalCause,
+        ResolvedCredential, Secret,
+    },
     descriptor::SourceKind,
     egress::{EgressDecided, EgressReason},
     event::{EventBody, EventLog, EventQuery, LoggedEvent, NewEvent, RunEvent},
@@ -126,6 +130,70 @@ pub(crate) fn recorded(body: &EventBody) -> String {
 pub(crate) struct Factory {
     pub(crate) built: Mutex<Vec<Arc<Scripted>>>,
     pub(crate) offers: Mutex<Option<Result<Discovered, UpstreamErrorKind>>>,
+    pub(crate) vault: Arc<Vault>,
+}
+
+/// Resolves the credential of the tool `keyed`.
+#[derive(Default)]
+pub(crate) struct Vault {
+    /// Why there is no credential.
+    pub(crate) problem: Mutex<Option<CredentialProblem>>,
+    /// No access token is issued.
+    pub(crate) hangs: AtomicBool,
+    pub(crate) resolved: AtomicUsize,
+}
+
+impl Vault {
+    fn stored(&self, tenant: &TenantId) -> Result<Credential, CredentialRefusal> {
+        let refused = |problem| CredentialRefusal {
+            cause: RefusalCause::Credential(problem),
+            id: None,
+            destination: "api.example".to_owned(),
+        };
+        match *self.problem.lock() {
+            Some(problem) => Err(refused(problem)),
+            None => Ok(Credential {
+                id: "cred-1".parse().unwrap(),
+                name: "github".parse().unwrap(),
+                owner: Owner::tenant(tenant.clone()),
+                kind: CredentialKind::Query { parameter: "key".to_owned() },
+                audiences: Vec::new(),
+                created_at: DateTime::UNIX_EPOCH,
+                rotated_at: DateTime::UNIX_EPOCH,
+                expires_at: None,
+                revision: 1,
+            }),
+        }
+    }
+}
+
+#[async_trait]
+impl CredentialResolver for Vault {
+    async fn resolve(
+        &self,
+        _need: &CredentialNeed,
+        tenant: &TenantId,
+        _principal: &PrincipalId,
+    ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
+        self.resolved.fetch_add(1, Ordering::SeqCst);
+        if self.hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        let value = Secret::new("value-canary".to_owned());
+        let material = Material { value, client_secret: None };
+        let credential = self.stored(tenant)?;
+        Ok(Some(Arc::new(ResolvedCredential { credential, material, token: None })))
+    }
+
+    async fn find(
+        &self,
+        _need: &CredentialNeed,
+        tenant: &TenantId,
+        _principal: &PrincipalId,
+    ) -> Result<Option<FoundCredential>, CredentialRefusal> {
+        let Credential { id, owner, .. } = self.stored(tenant)?;
+        Ok(Some(FoundCredential { id, owner }))
+    }
 }
 
 /// A source whose tools are named after their behavior.
@@ -161,6 +229,9 @@ impl Source for Running {
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
         self.0.discover().await
     }
+    fn credential_for(&self, entry: &Entry) -> CredentialNeed {
+        self.0.credential_for(entry)
+    }
     async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {
         self.0.serve(permit, operation).await
     }
@@ -173,6 +244,10 @@ impl Source for Running {
 }
 
 impl SourceFactory for Factory {
+    fn credentials(&self) -> Arc<dyn CredentialResolver> {
+        Arc::clone(&self.vault) as _
+    }
+
     fn check(&self, spec: &SourceSpec) -> Result<(), InvalidSource> {
         match spec.upstream.identity().contains("impossible") {
             false => Ok(()),
@@ -241,6 +316,11 @@ impl Scripted {
     async fn run(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
         self.invoked.fetch_add(1, Ordering::SeqCst);
         match permit.entry().upstream_name.as_str() {
+            "keyed" => {
+                let resolved = call.credential.as_deref().unwrap();
+                assert_eq!(resolved.material.value.expose(), "value-canary");
+                Ok(Outcome::text(&format!("{call:?}"), false))
+            }
             "fail" => Ok(Outcome::text("it went wrong", true)),
             "down" => Err(UpstreamError::new(UpstreamErrorKind::Unavailable, "not connected")),
             "dies" => Err(UpstreamError::new(UpstreamErrorKind::Died, "gone")),
@@ -290,6 +370,15 @@ impl Source for Scripted {
             return Err(UpstreamError::new(UpstreamErrorKind::Refused, "no list today"));
         }
         self.offers.lock().clone().map_err(|kind| UpstreamError::new(kind, "scripted"))
+    }
+    fn credential_for(&self, entry: &Entry) -> CredentialNeed {
+        match entry.upstream_name.as_str() {
+            "keyed" => CredentialNeed::Stored {
+                reference: CredentialRef::of_caller("github".parse().unwrap()),
+                destination: "https://api.example/".to_owned(),
+            },
+            _ => CredentialNeed::None,
+        }
     }
     async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {
         self.run(permit, operation.into_tool_call()?).await.map(Reply::Done)

@@ -14,7 +14,8 @@ use tokio_util::task::TaskTracker;
 use toolcrib_core::{
     clock::Clock,
     credential::{
-        CredentialKind, CredentialProblem, CredentialStore, Material, UnsealedCredential,
+        AccessToken, CredentialKind, CredentialProblem, CredentialStore, Material, RefusalCause,
+        UnsealedCredential,
     },
     egress::AllowList,
     id::CredentialId,
@@ -24,9 +25,9 @@ use toolcrib_oauth::token::{self, Client, Grant, TokenAnswer, TokenError};
 use url::Url;
 
 use super::{
-    refusal::{Cause, Refusal},
+    refusal::Refusal,
     sendable::is_loopback,
-    token::{AccessToken, Slot, State},
+    token::{Slot, State},
 };
 use crate::{egress::Network, key_set::send_form};
 
@@ -49,6 +50,7 @@ const MAX_SLOTS: usize = 4_096;
 /// The access tokens of all credentials.
 pub(super) struct Tokens {
     clock: Arc<dyn Clock>,
+    network: Arc<Network>,
     slots: Mutex<HashMap<CredentialId, Arc<Slot>>>,
     /// Token requests in flight. The tracker is closed from the start, which only makes `wait`
     /// possible.
@@ -67,10 +69,10 @@ struct TokenRequest {
 // === impl Tokens ===
 
 impl Tokens {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(clock: Arc<dyn Clock>, network: Arc<Network>) -> Self {
         let running = TaskTracker::new();
         running.close();
-        Self { clock, slots: Mutex::default(), running }
+        Self { clock, network, slots: Mutex::default(), running }
     }
 
     /// Waits until no token request is in flight; each takes at most a few [`TIMEOUT`]s.
@@ -83,7 +85,6 @@ impl Tokens {
         &self,
         opened: UnsealedCredential,
         store: &Arc<dyn CredentialStore>,
-        network: &Arc<Network>,
     ) -> Result<Arc<AccessToken>, Refusal> {
         let id = opened.credential.id.clone();
         let slot = self.slot(&id);
@@ -95,17 +96,17 @@ impl Tokens {
                 let request = TokenRequest {
                     clock: Arc::clone(&self.clock),
                     store: Arc::clone(store),
-                    network: Arc::clone(network),
+                    network: Arc::clone(&self.network),
                     slot,
                     opened,
                 };
                 let ended = self.running.spawn(request.run()).await;
                 ended.unwrap_or_else(|_| {
-                    Err(Cause::Unavailable("the token request was interrupted".to_owned()))
+                    Err(RefusalCause::Unavailable("the token request was interrupted".to_owned()))
                 })
             }
         };
-        result.map_err(|cause| Refusal { cause, id: Some(id) })
+        result.map_err(|cause| Refusal(cause, Some(id)))
     }
 
     fn slot(&self, id: &CredentialId) -> Arc<Slot> {
@@ -121,7 +122,7 @@ impl Tokens {
 // === impl TokenRequest ===
 
 impl TokenRequest {
-    async fn run(mut self) -> Result<Arc<AccessToken>, Cause> {
+    async fn run(mut self) -> Result<Arc<AccessToken>, RefusalCause> {
         let slot = Arc::clone(&self.slot);
         let _turn = slot.turn.lock().await;
         let now = self.clock.monotonic_nanos();
@@ -144,7 +145,7 @@ impl TokenRequest {
 
     /// Whether the rejected values have been replaced in the store. Another process may have
     /// exchanged the refresh token and be about to store its successor.
-    async fn was_rotated(&mut self) -> Result<bool, Cause> {
+    async fn was_rotated(&mut self) -> Result<bool, RefusalCause> {
         let before = self.opened.credential.revision;
         let refreshes = matches!(self.opened.credential.kind, CredentialKind::RefreshToken(_));
         for _ in 0..if refreshes { LOOKS } else { 1 } {
@@ -157,15 +158,15 @@ impl TokenRequest {
         Ok(false)
     }
 
-    async fn read_again(&mut self) -> Result<(), Cause> {
+    async fn read_again(&mut self) -> Result<(), RefusalCause> {
         let credential = &self.opened.credential;
         match self.store.get(&credential.owner, &credential.name).await {
             Ok(Some(opened)) if opened.credential.id == credential.id => {
                 self.opened = opened;
                 Ok(())
             }
-            Ok(_) => Err(Cause::Credential(CredentialProblem::NotFound)),
-            Err(error) => Err(Refusal::from(error).cause),
+            Ok(_) => Err(RefusalCause::Credential(CredentialProblem::NotFound)),
+            Err(error) => Err(Refusal::from(error).0),
         }
     }
 
@@ -224,19 +225,19 @@ impl TokenRequest {
         let lifetime = granted.lifetime.unwrap_or(UNSAID);
         let usable = lifetime.saturating_sub(SKEW.min(lifetime / 10));
         let until = self.clock.monotonic_nanos().saturating_add(nanos(usable));
-        let token = Arc::new(AccessToken { value, slot: Arc::downgrade(&self.slot) });
+        let token = Arc::new(AccessToken::new(value));
         let kept = Some(Arc::clone(&token));
         *self.slot.state.lock() = State { revision, token: kept, until, failed: None, unstored };
         tracing::debug!(credential = %credential.id, "an access token was issued");
         Ok(token)
     }
 
-    fn failed(&self, denied: &TokenError) -> Cause {
+    fn failed(&self, denied: &TokenError) -> RefusalCause {
         let id = &self.opened.credential.id;
         tracing::warn!(credential = %id, %denied, "no access token was issued");
         let (cause, pause) = match denied.is_permanent() {
-            true => (Cause::Credential(CredentialProblem::AuthExpired), PAUSE_DENIED),
-            false => (Cause::Unavailable(denied.to_string()), PAUSE_SILENT),
+            true => (RefusalCause::Credential(CredentialProblem::AuthExpired), PAUSE_DENIED),
+            false => (RefusalCause::Unavailable(denied.to_string()), PAUSE_SILENT),
         };
         let mut state = self.slot.state.lock();
         state.revision = self.opened.credential.revision;

@@ -7,12 +7,12 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use toolcrib_core::{
-    credential::{Credential, CredentialKind, CredentialProblem, Material, Secret},
+    credential::{
+        AccessToken, Credential, CredentialKind, CredentialProblem, ResolvedCredential, Secret,
+    },
     id::CredentialId,
 };
 use url::{Host, Url, form_urlencoded};
-
-use super::token::AccessToken;
 
 /// A credential that can be sent now.
 pub(crate) struct SendableCredential {
@@ -31,16 +31,13 @@ enum Form {
 // === impl SendableCredential ===
 
 impl SendableCredential {
-    /// Creates the sendable form of `credential`. OAuth credentials require a `token`.
-    pub(super) fn new(
-        credential: Credential,
-        material: &Material,
-        token: Option<Arc<AccessToken>>,
-    ) -> Result<Self, CredentialProblem> {
+    /// Creates the form to send. OAuth credentials require a token.
+    pub(super) fn new(resolved: &ResolvedCredential) -> Result<Self, CredentialProblem> {
+        let ResolvedCredential { credential, material, token } = resolved;
         let mut values = vec![material.value.clone()];
         values.extend(material.client_secret.clone());
         let plain = material.value.expose();
-        let form = match (&credential.kind, &token) {
+        let form = match (&credential.kind, token) {
             (CredentialKind::Header { name, prefix }, _) => {
                 let name = HeaderName::from_bytes(name.as_bytes());
                 let name = name.map_err(|_| CredentialProblem::Unreadable)?;
@@ -57,14 +54,14 @@ impl SendableCredential {
             }
             (CredentialKind::ClientCredentials(_) | CredentialKind::RefreshToken(_), token) => {
                 let token = token.as_ref().ok_or(CredentialProblem::Unreadable)?;
-                values.push(token.value.clone());
-                let bearer = format!("Bearer {}", token.value.expose());
+                values.push(token.value().clone());
+                let bearer = format!("Bearer {}", token.value().expose());
                 Form::Header(header::AUTHORIZATION, sensitive(&bearer)?)
             }
         };
         let encoded: Vec<_> = values.iter().flat_map(encodings).collect();
         values.extend(encoded);
-        Ok(Self { credential, form, values, token })
+        Ok(Self { credential: credential.clone(), form, values, token: token.clone() })
     }
 
     pub(crate) fn id(&self) -> &CredentialId {
@@ -134,7 +131,7 @@ impl SendableCredential {
     /// Handles a rejection by the upstream: a rejected token is not sent again.
     pub(crate) fn refused(&self) {
         if let Some(token) = &self.token {
-            token.forget();
+            token.reject();
         }
     }
 
@@ -145,7 +142,7 @@ impl SendableCredential {
 
     /// Whether both have the same values.
     pub(super) fn is_same<'a>(&'a self, other: &'a Self) -> bool {
-        let token = |it: &'a Self| it.token.as_ref().map(|token| token.value.expose());
+        let token = |it: &'a Self| it.token.as_ref().map(|token| token.value().expose());
         let credential = |it: &'a Self| (&it.credential.id, it.credential.revision);
         credential(self) == credential(other) && token(self) == token(other)
     }
@@ -200,7 +197,10 @@ pub(super) fn is_loopback(url: &Url) -> bool {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use toolcrib_core::{credential::Owner, id::TenantId};
+    use toolcrib_core::{
+        credential::{Material, Owner},
+        id::TenantId,
+    };
 
     use toolcrib_core::redact::Echoes;
 
@@ -224,7 +224,7 @@ pub(super) mod tests {
             revision: 1,
         };
         let material = Material { value: Secret::new(value.to_owned()), client_secret: None };
-        SendableCredential::new(credential, &material, None).unwrap()
+        SendableCredential::new(&ResolvedCredential { credential, material, token: None }).unwrap()
     }
 
     fn chrono_free_moment() -> toolcrib_core::clock::Timestamp {
@@ -303,7 +303,8 @@ pub(super) mod tests {
         let material = Material { value: Secret::new("a\r\nb".to_owned()), client_secret: None };
         let credential =
             Credential { kind: odd, ..sendable(query(), &["a.example"], "v").credential };
-        let refused = SendableCredential::new(credential, &material, None).unwrap_err();
+        let resolved = ResolvedCredential { credential, material, token: None };
+        let refused = SendableCredential::new(&resolved).unwrap_err();
         assert_eq!(refused, CredentialProblem::Unreadable);
     }
 

@@ -1,17 +1,9 @@
-//! The access token of one credential, and its place in the cache.
+//! The place of one credential's access token in the cache.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
-use toolcrib_core::credential::{Material, Secret};
-
-use super::refusal::Cause;
-
-/// A token that can be sent now.
-pub(super) struct AccessToken {
-    pub(super) value: Secret,
-    pub(super) slot: Weak<Slot>,
-}
+use toolcrib_core::credential::{AccessToken, Material, RefusalCause};
 
 /// The token of one credential.
 #[derive(Default)]
@@ -28,22 +20,9 @@ pub(super) struct State {
     pub(super) token: Option<Arc<AccessToken>>,
     /// In nanoseconds of the clock: when the token, or the cached failure, expires.
     pub(super) until: u64,
-    pub(super) failed: Option<Cause>,
+    pub(super) failed: Option<RefusalCause>,
     /// The successor of the stored refresh token, when it could not be stored.
     pub(super) unstored: Option<Material>,
-}
-
-// === impl AccessToken ===
-
-impl AccessToken {
-    /// Discards this token if it is the cached one, so that the next call requests a new one.
-    pub(super) fn forget(&self) {
-        let Some(slot) = self.slot.upgrade() else { return };
-        let mut state = slot.state.lock();
-        if state.token.as_ref().is_some_and(|token| token.value.expose() == self.value.expose()) {
-            state.token = None;
-        }
-    }
 }
 
 // === impl State ===
@@ -51,13 +30,17 @@ impl AccessToken {
 impl State {
     /// Returns the cached token or failure for a credential of this revision, if it is still valid
     /// at `now`.
-    pub(super) fn known(&self, revision: u64, now: u64) -> Option<Result<Arc<AccessToken>, Cause>> {
+    pub(super) fn known(
+        &self,
+        revision: u64,
+        now: u64,
+    ) -> Option<Result<Arc<AccessToken>, RefusalCause>> {
         // A credential that the operator rotated needs a new token. A lower revision was read
         // before this process rotated the credential, so the cached state is newer.
         if revision > self.revision || now >= self.until {
             return None;
         }
-        let token = self.token.clone().map(Ok);
+        let token = self.token.clone().filter(|token| !token.is_rejected()).map(Ok);
         token.or_else(|| self.failed.clone().map(Err))
     }
 }

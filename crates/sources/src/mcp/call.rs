@@ -1,7 +1,9 @@
 //! One request to an upstream, before a transport carries it.
 
+use std::sync::Arc;
+
 use http::HeaderMap;
-use toolcrib_core::egress::EgressTrail;
+use toolcrib_core::{credential::ResolvedCredential, egress::EgressTrail};
 
 use super::{era::Era, peer::Interest};
 
@@ -19,6 +21,8 @@ pub(crate) struct Call<'a> {
     pub(crate) optional: bool,
     /// Records which host was reached.
     pub(crate) egress: EgressTrail,
+    /// The credential of a call. Other requests are sent with that of the connection.
+    pub(crate) credential: Option<Arc<ResolvedCredential>>,
     pub(crate) encode: &'a (dyn Fn(u64) -> Vec<u8> + Send + Sync),
 }
 
@@ -40,6 +44,7 @@ impl<'a> Call<'a> {
             cancellable: false,
             optional: false,
             egress,
+            credential: None,
             encode,
         }
     }

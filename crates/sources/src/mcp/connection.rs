@@ -187,6 +187,7 @@ impl Connection {
             interest: Interest { progress: invocation.progress.clone(), acknowledged: None },
             cancellable: true,
             egress: invocation.egress.clone(),
+            credential: invocation.credential.clone(),
             ..Call::plain(method::CALL_TOOL, era, &encode)
         };
         self.wire.request(&call).await

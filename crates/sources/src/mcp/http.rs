@@ -19,6 +19,7 @@ use tokio::{
 use toolcrib_core::{
     call::{UpstreamError, UpstreamErrorKind},
     clock::Clock,
+    credential::ResolvedCredential,
     egress::EgressTrail,
 };
 use toolcrib_mcp::{
@@ -39,7 +40,7 @@ use super::{
 };
 use crate::{
     context::SourceContext,
-    credential::{RequestOrigin, SourceCredential},
+    credential::SourceCredential,
     egress::{Answer, Body, Egress, EgressError, Endpoint, Flaw},
     error::{died, refused, too_large},
     refusal::{MAX_WORDS, Refusal, words},
@@ -63,7 +64,7 @@ const MAX_CANCELLATIONS: usize = 64;
 pub(crate) struct HttpTarget {
     pub(crate) endpoint: Endpoint,
     pub(crate) egress: Egress,
-    /// The credential of every request, for all callers alike.
+    /// The credential of every request that belongs to no call.
     pub(crate) credential: Option<Arc<SourceCredential>>,
 }
 
@@ -196,7 +197,9 @@ impl Http {
         }
         let body = (call.encode)(waiter.id());
         self.peer.mark_sent(waiter.id());
-        let answer = self.send(Method::POST, headers, Some(body), &call.egress).await?;
+        let answer = self
+            .send_for(call.credential.as_deref(), Method::POST, headers, Some(body), &call.egress)
+            .await?;
         let status = answer.status();
         let is_call = call.method == method::CALL_TOOL;
         if call.optional && is_about_credentials(status) {
@@ -313,10 +316,26 @@ impl Http {
         body: Option<Vec<u8>>,
         trail: &EgressTrail,
     ) -> Result<Answer, Failure> {
+        self.send_for(None, method, headers, body, trail).await
+    }
+
+    /// Sends a request with the credential `resolved` for its call, or with that of the connection.
+    async fn send_for(
+        &self,
+        resolved: Option<&ResolvedCredential>,
+        method: Method,
+        headers: HeaderMap,
+        body: Option<Vec<u8>>,
+        trail: &EgressTrail,
+    ) -> Result<Answer, Failure> {
         let HttpTarget { endpoint, egress, credential } = &self.target;
         let mut request = endpoint.request(method, headers, body);
-        if let Some(credential) = credential {
-            credential.authorize(RequestOrigin::Connection, &mut request, trail).await?;
+        match (credential, resolved) {
+            (Some(credential), Some(resolved)) => {
+                request.credential = Some(credential.present(Some(resolved))?);
+            }
+            (Some(credential), None) => credential.connect(&mut request, trail).await?,
+            (None, _) => {}
         }
         egress.send(request, trail).await.map_err(|error| self.failed(error))
     }

@@ -10,7 +10,8 @@ use tokio_util::sync::DropGuard;
 use toolcrib_core::{
     call::{self, Invocation, Operation, Progress, UpstreamError},
     canonical::Digest,
-    catalog::Permit,
+    catalog::{Entry, Permit},
+    credential::CredentialNeed,
     descriptor::SourceKind,
     id::SourceId,
     source::{Discovered, NotOffered, Source, SourceState, SourceStatus, StderrLine},
@@ -57,9 +58,9 @@ impl McpSource {
         permit: &Permit,
         mut call: Invocation,
     ) -> Result<call::Reply, UpstreamError> {
-        if let Some((endpoint, credential)) = self.supervisor.credential() {
-            // Without the credential there may be no connection; this error says why.
-            let echoes = credential.check(permit, endpoint.url(), &call.egress).await?;
+        if let Some((_, credential)) = self.supervisor.credential() {
+            credential.present(call.credential.as_deref())?;
+            let echoes = credential.echoes();
             call.progress = call.progress.map(|sink| echoes.progress(sink));
         }
         let waits = || {
@@ -122,6 +123,13 @@ impl Source for McpSource {
             listed = self.supervisor.list(&connection).await;
         }
         listed.map_err(|error| self.supervisor.echoes().error(error))
+    }
+
+    fn credential_for(&self, _entry: &Entry) -> CredentialNeed {
+        match self.supervisor.credential() {
+            Some((endpoint, credential)) => credential.need(endpoint.url()),
+            None => CredentialNeed::None,
+        }
     }
 
     async fn serve(

@@ -12,7 +12,8 @@ use parking_lot::RwLock;
 use tokio_util::sync::DropGuard;
 use toolcrib_core::{
     call::{Invocation, Operation, Outcome, Reply, UpstreamError},
-    catalog::Permit,
+    catalog::{Entry, Permit},
+    credential::CredentialNeed,
     descriptor::SourceKind,
     id::SourceId,
     source::{
@@ -234,8 +235,7 @@ impl Shared {
         };
         let Plan { egress, credential, .. } = &*self.plan;
         self.plan.headers.authorize(&mut request);
-        let echoes =
-            SourceCredential::attach(credential.as_ref(), permit, &mut request, call).await?;
+        let echoes = SourceCredential::attach(credential.as_ref(), &mut request, call)?;
         let answer = async {
             let answer = egress.send(request, &call.egress).await?;
             response::outcome(answer, call.max_result_bytes, self.context.clock.now()).await
@@ -290,6 +290,14 @@ impl Source for ConnectorSource {
         }
         self.shared.keep(service.operations, forms, None);
         Ok(service.discovered)
+    }
+
+    fn credential_for(&self, entry: &Entry) -> CredentialNeed {
+        let Some(credential) = &self.shared.plan.credential else { return CredentialNeed::None };
+        let read = self.shared.read.read();
+        let operation = read.as_ref().and_then(|it| it.operations.get(&entry.upstream_name));
+        // A call of an unknown operation is not sent.
+        operation.map_or(CredentialNeed::None, |it| credential.need(&it.base))
     }
 
     async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {

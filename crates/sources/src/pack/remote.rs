@@ -83,26 +83,20 @@ impl Remote {
         call: &Invocation,
     ) -> Result<Reply, UpstreamError> {
         match (&node.request, &self.mcp) {
-            (Some(request), _) => self.send(request, permit, call).await.map(Reply::Done),
+            (Some(request), _) => self.send(request, call).await.map(Reply::Done),
             (None, Some(mcp)) => mcp.call(&node.remote_name, None, permit, call.clone()).await,
             (None, None) => Err(unavailable("this node has no runtime")),
         }
     }
 
-    async fn send(
-        &self,
-        request: &Request,
-        permit: &Permit,
-        call: &Invocation,
-    ) -> Result<Outcome, UpstreamError> {
+    async fn send(&self, request: &Request, call: &Invocation) -> Result<Outcome, UpstreamError> {
         let mut outgoing = match request.fill(&call.arguments) {
             Ok(outgoing) => outgoing,
             Err(problem) => {
                 return Ok(Outcome::text(&format!("not sent: {problem}"), true));
             }
         };
-        let echoes =
-            SourceCredential::attach(self.credential.as_ref(), permit, &mut outgoing, call).await?;
+        let echoes = SourceCredential::attach(self.credential.as_ref(), &mut outgoing, call)?;
         let answer = async {
             let answer = self.egress.send(outgoing, &call.egress).await?;
             read(request, answer, call.max_result_bytes).await

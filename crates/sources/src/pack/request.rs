@@ -112,6 +112,11 @@ impl Request {
         Ok(request)
     }
 
+    /// The origin of every request.
+    pub(super) fn base(&self) -> &Url {
+        &self.base
+    }
+
     /// Whether the whole response is the result.
     pub(super) fn takes_all(&self) -> bool {
         self.template.result.is_empty()

@@ -10,7 +10,8 @@ use parking_lot::RwLock;
 use tokio_util::sync::DropGuard;
 use toolcrib_core::{
     call::{Invocation, Operation, Reply, UpstreamError},
-    catalog::Permit,
+    catalog::{Entry, Permit},
+    credential::CredentialNeed,
     descriptor::SourceKind,
     id::SourceId,
     source::{Discovered, FormedOffer, Source, SourceState, SourceStatus, pack::PackOffer},
@@ -106,6 +107,20 @@ impl Source for PackSource {
             rates: rates.clone(),
             ..Discovered::default()
         })
+    }
+
+    /// Only nodes that are requests are sent with the credential.
+    fn credential_for(&self, entry: &Entry) -> CredentialNeed {
+        let Some(credential) = &self.shared.context.credential else {
+            return CredentialNeed::None;
+        };
+        let loaded = self.shared.loaded.read().clone();
+        let nodes = loaded.as_ref().map_or(&[][..], |loaded| &loaded.pack.nodes);
+        let node = nodes.iter().find(|node| node.tool.name == entry.upstream_name);
+        match node.and_then(|node| node.request.as_ref()) {
+            Some(request) => credential.need(request.base()),
+            None => CredentialNeed::None,
+        }
     }
 
     async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {

@@ -13,7 +13,7 @@ use toolcrib_core::{
     canonical::Digest,
     catalog::{Entry, Generation, Permit},
     clock::{Clock, Timestamp},
-    credential::{CredentialRef, CredentialStore, Secret},
+    credential::{CredentialRef, CredentialResolver, CredentialStore, Secret},
     descriptor::{Auth, SafetyTier, SourceKind},
     egress::{AllowList, EgressTrail},
     id::{CallId, PrincipalId, RunId, SourceId, TenantId},
@@ -38,6 +38,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Rig {
     pub(crate) source: Arc<dyn Source>,
+    credentials: Arc<dyn CredentialResolver>,
     changes: watch::Receiver<u64>,
 }
 
@@ -163,7 +164,8 @@ impl Rig {
         let spec = SourceSpec { id, upstream, limits, credential: None };
         let factory = Factory::new(Arc::new(StoppedClock)).with_tasks(tasks.clone());
         let source = factory.build(&spec, listener).unwrap();
-        Self { source, changes: watch::channel(0).1 }
+        let credentials = factory.credentials();
+        Self { source, credentials, changes: watch::channel(0).1 }
     }
 
     /// Like `presenting_by`, for any kind of upstream.
@@ -181,7 +183,8 @@ impl Rig {
     fn of(spec: &SourceSpec, factory: &Factory) -> Self {
         let (count, changes) = watch::channel(0);
         let source = factory.build(spec, Arc::new(CountChanges(count))).unwrap();
-        Self { source, changes }
+        let credentials = factory.credentials();
+        Self { source, credentials, changes }
     }
 
     /// Waits until the status satisfies `wanted`, and returns it.
@@ -279,8 +282,27 @@ impl Rig {
     }
 
     async fn serve(&self, permit: &Permit, call: Invocation) -> Result<Reply, UpstreamError> {
-        let served = self.source.serve(permit, Operation::CallTool(call));
+        let served = async {
+            let call = self.resolved(permit, call).await?;
+            self.source.serve(permit, Operation::CallTool(call)).await
+        };
         tokio::time::timeout(PATIENCE, served).await.expect("a call never hangs")
+    }
+
+    /// Resolves the credential of a call, as the gate does.
+    async fn resolved(
+        &self,
+        permit: &Permit,
+        call: Invocation,
+    ) -> Result<Invocation, UpstreamError> {
+        let need = self.source.credential_for(permit.entry());
+        let caller = permit.principal();
+        let resolved = self.credentials.resolve(&need, &caller.tenant, &caller.id).await;
+        let credential = resolved.map_err(|refusal| {
+            refusal.decided().into_iter().for_each(|denied| call.egress.note(denied));
+            UpstreamError::without_credential(&"it".parse().unwrap(), &refusal)
+        })?;
+        Ok(Invocation { credential, ..call })
     }
 }
 
@@ -318,6 +340,7 @@ pub(crate) fn invocation(arguments: Value) -> Invocation {
         meta: Map::new(),
         egress: EgressTrail::default(),
         input: None,
+        credential: None,
     }
 }
 

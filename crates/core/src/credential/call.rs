@@ -1,0 +1,207 @@
+//! The credential of one call: what its source needs, and what the gate has resolved.
+//!
+//! Invariant (I-29): a resolved credential goes with its call to the source, and is never printed.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+
+use super::{Credential, CredentialProblem, CredentialRef, Material, Owner, Secret};
+use crate::{
+    egress::{EgressDecided, EgressReason},
+    id::{CredentialId, PrincipalId, TenantId},
+};
+
+/// The credential that a call to a source would use.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum CredentialNeed {
+    /// The call is sent without a credential.
+    #[default]
+    None,
+    /// A credential that the operator stored.
+    Stored {
+        /// Its name and possible owners.
+        reference: CredentialRef,
+        /// The URL that the call goes to, as far as it is known before the call: at least its host.
+        destination: String,
+    },
+}
+
+/// A credential that can be sent with one call.
+#[derive(Clone)]
+pub struct ResolvedCredential {
+    /// Everything except its values.
+    pub credential: Credential,
+    /// Its values.
+    pub material: Material,
+    /// The access token of an OAuth credential.
+    pub token: Option<Arc<AccessToken>>,
+}
+
+/// An access token, shared by all calls that use it.
+pub struct AccessToken {
+    value: Secret,
+    is_rejected: AtomicBool,
+}
+
+/// Why a call has no credential.
+#[derive(Debug, Clone)]
+pub struct CredentialRefusal {
+    /// The cause.
+    pub cause: RefusalCause,
+    /// The credential concerned, if it is known.
+    pub id: Option<CredentialId>,
+    /// The host that the call would go to.
+    pub destination: String,
+}
+
+/// The cause of a [`CredentialRefusal`].
+#[derive(Debug, Clone)]
+pub enum RefusalCause {
+    /// The credential is missing or must not be sent.
+    Credential(CredentialProblem),
+    /// Temporary: the store or the token endpoint does not respond. The text is for the operator.
+    Unavailable(String),
+}
+
+/// A stored credential that a call would use. It has no values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundCredential {
+    /// Its identity in events.
+    pub id: CredentialId,
+    /// Its owner.
+    pub owner: Owner,
+}
+
+/// Finds the credentials of calls. It belongs to the [factory](crate::source::SourceFactory) of the
+/// sources that name them.
+#[async_trait]
+pub trait CredentialResolver: Send + Sync + 'static {
+    /// Finds the credential for a call by `principal` of `tenant`, and gets its access token.
+    ///
+    /// # Errors
+    /// [`CredentialRefusal`]: the call must not be sent.
+    async fn resolve(
+        &self,
+        need: &CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+    ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal>;
+
+    /// Checks which credential [`resolve`](Self::resolve) would find, without a request for a
+    /// token.
+    ///
+    /// # Errors
+    /// As [`resolve`](Self::resolve).
+    async fn find(
+        &self,
+        need: &CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+    ) -> Result<Option<FoundCredential>, CredentialRefusal>;
+}
+
+/// A resolver without credentials.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoCredentials;
+
+// === impl ResolvedCredential ===
+
+impl fmt::Debug for ResolvedCredential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ResolvedCredential({})", self.credential.id)
+    }
+}
+
+// === impl AccessToken ===
+
+impl AccessToken {
+    /// Creates a token that its upstream has not rejected.
+    pub fn new(value: Secret) -> Self {
+        Self { value, is_rejected: AtomicBool::new(false) }
+    }
+
+    /// The value to send.
+    pub fn value(&self) -> &Secret {
+        &self.value
+    }
+
+    /// Notes that an upstream rejects the token. The next call requests another one.
+    pub fn reject(&self) {
+        self.is_rejected.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether an upstream has rejected it.
+    pub fn is_rejected(&self) -> bool {
+        self.is_rejected.load(Ordering::Relaxed)
+    }
+}
+
+// === impl CredentialRefusal ===
+
+impl CredentialRefusal {
+    /// The decision to record; `None` if the cause is temporary.
+    pub fn decided(&self) -> Option<EgressDecided> {
+        match &self.cause {
+            RefusalCause::Credential(problem) => {
+                Some(denied(self.destination.clone(), *problem, self.id.as_ref()))
+            }
+            RefusalCause::Unavailable(_) => None,
+        }
+    }
+}
+
+/// Denies `destination` because of a credential `problem`.
+pub fn denied(
+    destination: String,
+    problem: CredentialProblem,
+    id: Option<&CredentialId>,
+) -> EgressDecided {
+    let reason = match problem {
+        CredentialProblem::OutOfAudience => EgressReason::OutOfAudience,
+        CredentialProblem::Expired | CredentialProblem::AuthExpired => EgressReason::Expired,
+        CredentialProblem::NotFound | CredentialProblem::Unreadable => {
+            EgressReason::ProvenanceUnevaluable
+        }
+    };
+    EgressDecided {
+        credential_id: id.map(ToString::to_string),
+        ..EgressDecided::denied(destination, reason)
+    }
+}
+
+// === impl NoCredentials ===
+
+#[async_trait]
+impl CredentialResolver for NoCredentials {
+    async fn resolve(
+        &self,
+        need: &CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+    ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
+        self.find(need, tenant, principal).await.map(|_| None)
+    }
+
+    async fn find(
+        &self,
+        need: &CredentialNeed,
+        _tenant: &TenantId,
+        _principal: &PrincipalId,
+    ) -> Result<Option<FoundCredential>, CredentialRefusal> {
+        match need {
+            CredentialNeed::None => Ok(None),
+            CredentialNeed::Stored { .. } => Err(CredentialRefusal {
+                cause: RefusalCause::Credential(CredentialProblem::NotFound),
+                id: None,
+                destination: "unknown".to_owned(),
+            }),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The credential of a call is resolved before an approval is requested (I-113).
+
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+use toolcrib_core::{
+    approval::Verdict,
+    call::{CallError, UpstreamErrorKind},
+    credential::CredentialProblem,
+    id::PrincipalId,
+    principal::Principal,
+};
+
+use crate::support::{Rig, eventually, principal, rig};
+
+const ASKS: &str = "[source.tools.\"*\"]\napproval = \"always\"\ntimeout = \"5s\"\n";
+
+fn caller() -> Principal {
+    principal("t", &["tools:*"])
+}
+
+fn approver() -> Principal {
+    Principal { id: PrincipalId::parse("bob").unwrap(), ..principal("t", &["approvals:respond"]) }
+}
+
+impl Rig {
+    async fn keyed(&self) -> Result<Value, CallError> {
+        let called = self.call(&caller(), "s__keyed", json!({ "text": "canary" })).await;
+        called.result.map(|outcome| serde_json::from_str(outcome.content.get()).unwrap())
+    }
+
+    async fn approvals(&self) -> usize {
+        self.gateway.approvals().list(&approver(), None, 10).await.unwrap().len()
+    }
+}
+
+/// I-113, I-36: each problem refuses the call with its code, and no person is asked.
+#[tokio::test]
+async fn a_call_without_its_credential_requests_no_approval() {
+    for (problem, code) in [
+        (CredentialProblem::NotFound, "credential_not_found"),
+        (CredentialProblem::Expired, "credential_forbidden"),
+        (CredentialProblem::OutOfAudience, "credential_forbidden"),
+        (CredentialProblem::AuthExpired, "connector_auth_expired"),
+    ] {
+        let rig = rig(&["keyed"], ASKS).await;
+        *rig.factory.vault.problem.lock() = Some(problem);
+        let error = rig.keyed().await.unwrap_err();
+        assert_eq!((error.code(), error.retryable()), (code, false));
+        assert!(error.to_string().contains("operator") || code == "credential_forbidden");
+        assert_eq!(rig.approvals().await, 0, "{problem:?}");
+        assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
+        let returned = format!("returned Error {code}");
+        assert_eq!(rig.log.recorded(), ["called", "egress Denied api.example", &returned]);
+        let events = rig.log.kept.events();
+        let opening = Some(events[0].event.event_id.clone());
+        assert!(events[1..].iter().all(|it| it.event.causation_id == opening));
+    }
+}
+
+/// I-113: a credential that was removed after the consent uses no grant.
+#[tokio::test]
+async fn a_grant_is_kept_until_the_credential_is_back() {
+    let rig = rig(&["keyed"], ASKS).await;
+    let Err(CallError::ApprovalRequired { pending: Some(asked), .. }) = rig.keyed().await else {
+        panic!()
+    };
+    let approvals = rig.gateway.approvals();
+    approvals.respond(&approver(), &asked.approval, Verdict::Grant, None).await.unwrap();
+    *rig.factory.vault.problem.lock() = Some(CredentialProblem::NotFound);
+    assert_eq!(rig.keyed().await.unwrap_err().code(), "credential_not_found");
+    *rig.factory.vault.problem.lock() = None;
+    rig.keyed().await.unwrap();
+    assert_eq!(rig.approvals().await, 1, "the grant of the first approval was used");
+}
+
+/// I-29: the source gets the values, which are in no print of the call.
+#[tokio::test]
+async fn the_source_gets_the_credential_with_the_call() {
+    let rig = rig(&["keyed", "echo"], "").await;
+    let shown = rig.keyed().await.unwrap().to_string();
+    assert!(shown.contains("ResolvedCredential(cred-1)"), "{shown}");
+    assert!(!shown.contains("canary"), "{shown}");
+    assert_eq!(rig.factory.vault.resolved.load(Ordering::SeqCst), 1);
+    rig.call(&caller(), "s__echo", json!({})).await.result.unwrap();
+    assert_eq!(
+        rig.factory.vault.resolved.load(Ordering::SeqCst),
+        1,
+        "only for tools that need one"
+    );
+}
+
+/// The deadline of a call covers the request for its access token.
+#[tokio::test(start_paused = true)]
+async fn a_silent_token_endpoint_ends_the_call_at_its_deadline() {
+    let rig = rig(&["keyed"], ASKS).await;
+    rig.factory.vault.hangs.store(true, Ordering::SeqCst);
+    let Err(CallError::Upstream(error)) = rig.keyed().await else { panic!() };
+    assert_eq!(error.kind, UpstreamErrorKind::Timeout);
+    assert_eq!(rig.approvals().await, 0);
+    assert_eq!(rig.log.recorded(), ["called", "returned Error upstream_timeout"]);
+}
+
+/// A caller that hangs up waits for no token.
+#[tokio::test]
+async fn a_caller_that_hangs_up_ends_the_wait() {
+    let rig = rig(&["keyed"], "").await;
+    rig.factory.vault.hangs.store(true, Ordering::SeqCst);
+    tokio::select! {
+        _ = rig.keyed() => panic!("the resolver hangs"),
+        () = eventually("asked", || rig.factory.vault.resolved.load(Ordering::SeqCst) == 1) => {}
+    }
+    assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
+}
