@@ -20,6 +20,7 @@ use toolcrib_config::scopes::RouteScope;
 use toolcrib_core::{
     authorize::{Authorizer as _, CallContext, Denied},
     catalog::Entry,
+    credential::CredentialNeed,
     id::{PrincipalId, TenantId, ToolId},
     principal::Principal,
     source::SourceState,
@@ -78,7 +79,7 @@ pub enum Verdict {
     Depends,
     /// It would run after an approval.
     NeedsApproval,
-    /// It would pass the gate, but its source is unavailable.
+    /// It would be permitted, but its source is unavailable, or the credential for it.
     Unavailable,
     /// It would be denied; lists show the tool.
     Denied,
@@ -184,7 +185,7 @@ impl Gateway {
         disclosed.flatten().unwrap_or_else(|| unknown(who))
     }
 
-    /// The steps scope, policy, limits, approval and source of an existing tool.
+    /// The steps scope, policy, limits, credential, approval and source of an existing tool.
     async fn gate_steps(
         &self,
         snapshot: &Snapshot,
@@ -204,6 +205,7 @@ impl Gateway {
             let calls: Vec<u32> = quotas.iter().map(|(_, quota)| quota.calls()).collect();
             steps.push(steps::quota(&calls, left));
         }
+        steps.extend(self.credential_step(snapshot, who, entry, to).await);
         let input = call.map(|call| call.input);
         steps.push(steps::approval(&config.approvals, entry, input, to));
         let status = snapshot.sources.get(&entry.source).map(|source| source.status());
@@ -211,6 +213,20 @@ impl Gateway {
         let state = status.as_ref().map(|status| status.state);
         steps.push(steps::source(entry, state, breaker.as_ref()));
         steps
+    }
+
+    /// The credential of a call by `who`, if the source of the tool requires one.
+    async fn credential_step(
+        &self,
+        snapshot: &Snapshot,
+        who: &Principal,
+        entry: &Entry,
+        to: To,
+    ) -> Option<Step> {
+        let need = snapshot.sources.get(&entry.source)?.credential_for(entry);
+        let CredentialNeed::Stored { reference, .. } = &need else { return None };
+        let found = self.inner.pipeline.credentials.find(&need, &who.tenant, &who.id).await;
+        Some(steps::credential(reference, &found, to))
     }
 
     /// Explains a caller's list. Reads every tool, so it is for commands instead of requests.
@@ -296,7 +312,7 @@ fn explained(who: &Principal, entry: &Entry, steps: Vec<Step>) -> Explanation {
         steps.iter().any(|step| step.step == name && step.result == StepResult::Stop)
     };
     let any = |result: StepResult| steps.iter().any(|step| step.result == result);
-    use StepName::{Pin, Policy, Quota, Rate, Scope, Source, Tenant};
+    use StepName::{Credential, Pin, Policy, Quota, Rate, Scope, Source, Tenant};
     let denied = steps.iter().find(|it| it.step == Policy && it.result == StepResult::Stop);
     let by_arguments = denied.is_some_and(steps::is_by_arguments);
     let outcome =
@@ -304,7 +320,7 @@ fn explained(who: &Principal, entry: &Entry, steps: Vec<Step>) -> Explanation {
             Verdict::Hidden
         } else if by_arguments || [Rate, Quota].into_iter().any(stopped) {
             Verdict::Denied
-        } else if stopped(Source) {
+        } else if [Credential, Source].into_iter().any(stopped) {
             Verdict::Unavailable
         } else if any(StepResult::Depends) {
             Verdict::Depends

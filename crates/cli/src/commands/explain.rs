@@ -298,7 +298,7 @@ fn print(explanation: &Value, requested: Option<&str>, printer: Printer) -> anyh
     }
     for step in array("steps") {
         let text = |name: &str| member(step, name);
-        let line = format!("  {:<8}{:<10}{}", text("result"), text("step"), text("message"));
+        let line = format!("  {:<8}{:<9} {}", text("result"), text("step"), text("message"));
         printer.foreign(&line)?;
         let required = step.pointer("/details/required").and_then(Value::as_array);
         for needed in required.into_iter().flatten() {
@@ -318,7 +318,9 @@ fn print(explanation: &Value, requested: Option<&str>, printer: Printer) -> anyh
         ("allowed", false) => "a call would run",
         ("depends", _) => "a call would run or not, depending on its arguments",
         ("needs_approval", _) => "a call would wait until a person consents",
-        ("unavailable", _) => "a call would pass the gate, but its source is unavailable",
+        ("unavailable", _) => {
+            "a call would be permitted, but its source or its credential is unavailable"
+        }
         ("denied", _) => "a call would be refused",
         ("hidden", false) => "no list shows it, and a call would be refused",
         _ => "no such tool",

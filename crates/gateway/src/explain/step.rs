@@ -47,6 +47,8 @@ pub enum StepName {
     Rate,
     /// Its daily quota.
     Quota,
+    /// Whether the credential that its source requires is stored.
+    Credential,
     /// Whether it requires approval.
     Approval,
     /// Whether its source is available.

@@ -9,6 +9,7 @@ use toolcrib_core::{
     authorize::{CallContext, Denied},
     call::CallInput,
     catalog::{Entry, Tenants},
+    credential::{CredentialRef, CredentialRefusal, FoundCredential, RefusalCause},
     descriptor::Approval,
     principal::Principal,
     source::SourceState,
@@ -200,6 +201,46 @@ pub(super) fn quota(calls: &[u32], left: Result<(), QuotaError>) -> Step {
         }
     };
     Step::new(StepName::Quota, result, message).with(json!({ "callsPerDay": calls }))
+}
+
+/// The credential that the source of the tool requires, and whether it is there.
+pub(super) fn credential(
+    reference: &CredentialRef,
+    found: &Result<Option<FoundCredential>, CredentialRefusal>,
+    to: To,
+) -> Step {
+    let (result, problem) = match found {
+        Ok(_) => (StepResult::Pass, None),
+        Err(CredentialRefusal { cause: RefusalCause::Credential(problem), .. }) => {
+            (StepResult::Stop, Some(problem.to_string()))
+        }
+        Err(_) => (StepResult::Stop, Some("the credential cannot be read now".to_owned())),
+    };
+    if to == To::Caller {
+        // A call reveals no name of a credential.
+        let message = problem.unwrap_or_else(|| "the tool's credential is stored".to_owned());
+        return Step::new(StepName::Credential, result, message);
+    }
+    let name = &reference.name;
+    let owner = found.as_ref().ok().and_then(Option::as_ref).map(|found| &found.owner);
+    let principal = owner.map(|owner| owner.principal.as_ref());
+    let message = match (problem, owner, principal) {
+        (Some(problem), ..) => format!("credential `{name}`: {problem}"),
+        (None, _, Some(Some(principal))) => {
+            format!("calls are sent with the credential `{name}` of the principal `{principal}`")
+        }
+        (None, Some(owner), _) => {
+            format!("calls are sent with the credential `{name}` of the tenant `{}`", owner.tenant)
+        }
+        (None, None, _) => format!("calls are sent with the credential `{name}`"),
+    };
+    let id = match found {
+        Ok(found) => found.as_ref().map(|found| &found.id),
+        Err(refusal) => refusal.id.as_ref(),
+    };
+    let kind = principal.map(|it| if it.is_some() { "principal" } else { "tenant" });
+    let details = json!({ "name": name, "id": id, "owner": kind });
+    Step::new(StepName::Credential, result, message).with(details)
 }
 
 /// Whether the call requires approval, and by whom.

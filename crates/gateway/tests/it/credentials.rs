@@ -101,6 +101,37 @@ async fn a_silent_token_endpoint_ends_the_call_at_its_deadline() {
     assert_eq!(rig.log.recorded(), ["called", "returned Error upstream_timeout"]);
 }
 
+/// An explanation says which credential a call would use, as far as its reader may know.
+#[tokio::test]
+async fn an_explanation_names_the_credential() {
+    let rig = rig(&["keyed", "echo"], "").await;
+    let step = async |caller_asks: bool, tool: &str| {
+        let explanation = match caller_asks {
+            true => rig.gateway.explain_to(&caller(), Some(tool)).await,
+            false => rig.gateway.explain(&caller(), Some(tool), None).await,
+        };
+        let explanation = serde_json::to_value(explanation).unwrap();
+        let steps = explanation["steps"].as_array().unwrap();
+        let step = steps.iter().find(|step| step["step"] == "credential");
+        (explanation["outcome"].clone(), step.cloned().unwrap_or_default())
+    };
+    let (outcome, found) = step(false, "s__keyed").await;
+    assert_eq!((&outcome, &found["result"]), (&json!("allowed"), &json!("pass")));
+    let message = "calls are sent with the credential `github` of the tenant `t`";
+    assert_eq!(found["message"], message);
+    assert_eq!(found["details"], json!({ "name": "github", "id": "cred-1", "owner": "tenant" }));
+    let (_, found) = step(true, "s__keyed").await;
+    assert_eq!(found["message"], "the tool's credential is stored");
+    assert_eq!(found["details"], Value::Null, "a call does not reveal the name");
+    *rig.factory.vault.problem.lock() = Some(CredentialProblem::NotFound);
+    let (outcome, found) = step(true, "s__keyed").await;
+    assert_eq!((&outcome, &found["result"]), (&json!("unavailable"), &json!("stop")));
+    assert_eq!(found["message"], CredentialProblem::NotFound.to_string());
+    let (_, found) = step(false, "s__keyed").await;
+    assert!(found["message"].as_str().unwrap().starts_with("credential `github`: "), "{found}");
+    assert_eq!(step(false, "s__echo").await.1, Value::Null);
+}
+
 /// A caller that hangs up waits for no token.
 #[tokio::test]
 async fn a_caller_that_hangs_up_ends_the_wait() {

@@ -16,6 +16,7 @@ const NAMES = {
   policy: 'Policy',
   rate: 'Rate',
   quota: 'Quota',
+  credential: 'Credential',
   approval: 'Approval',
   source: 'Source',
 };
@@ -23,7 +24,7 @@ const OUTCOMES = {
   allowed: 'A call would run.',
   depends: 'Whether a call would run depends on its arguments.',
   needs_approval: 'A call would wait for an approval.',
-  unavailable: 'A call would be permitted, but the tool’s source is not available now.',
+  unavailable: 'A call would be permitted, but the tool’s source or its credential is not available now.',
   denied: 'A call would be refused.',
   hidden: 'This key cannot see the tool.',
   unknown: 'The tool does not exist for this key.',
