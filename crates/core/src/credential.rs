@@ -9,6 +9,7 @@
 
 mod audience;
 mod call;
+mod grant;
 mod kind;
 mod store;
 
@@ -22,6 +23,10 @@ pub use self::{
     call::{
         AccessToken, CredentialNeed, CredentialRefusal, CredentialResolver, FoundCredential,
         NoCredentials, RefusalCause, ResolvedCredential, denied,
+    },
+    grant::{
+        AccountGrant, GrantPlace, GrantSecrets, GrantState, GrantStore, GrantTerms,
+        MAX_PENDING_AUTHORIZATIONS, PendingAuthorization, PendingTerms,
     },
     kind::{ClientAuth, CredentialKind, InvalidKind, OAuth2},
     store::{CredentialStore, CredentialStoreError, UnsealedCredential},

@@ -25,7 +25,7 @@ pub use self::{
 use crate::{
     approval::ApprovalStore,
     clock::Timestamp,
-    credential::{CredentialStore, CredentialStoreError},
+    credential::{CredentialStore, CredentialStoreError, GrantStore},
     event::EventLog,
     idempotency::IdempotencyStore,
     limit::RateLimiter,
@@ -124,6 +124,9 @@ pub trait Storage: Send + Sync + 'static {
 
     /// The credentials.
     fn credentials(&self) -> Arc<dyn CredentialStore>;
+
+    /// The accounts that people connected, and the authorizations that are under way.
+    fn grants(&self) -> Arc<dyn GrantStore>;
 
     /// Returns the current numbers of changes. With `seen`, waits until they differ, but at most
     /// about half a second: the reply confirms that the store can be read and that nothing else has

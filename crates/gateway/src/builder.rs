@@ -49,6 +49,9 @@ use crate::{
 /// How long sources may take to list their tools before workflows resume without them.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
+/// How often expired grants and authorizations are removed.
+const GRANTS_SWEEP: Duration = Duration::from_secs(10 * 60);
+
 /// Builds a [`Gateway`].
 pub struct GatewayBuilder {
     config: Config,
@@ -329,6 +332,16 @@ impl Inner {
         self.pipeline.idempotency.start();
         self.client_sessions.start();
         self.pipeline.quotas.start();
+        let (storage, clock) =
+            (Arc::clone(&self.services.storage), Arc::clone(&self.services.clock));
+        self.services.background.every("grants/sweep", GRANTS_SWEEP, move || {
+            let (grants, now) = (storage.grants(), clock.now());
+            async move {
+                if let Err(error) = grants.sweep(now).await {
+                    tracing::warn!(%error, "expired grants could not be removed");
+                }
+            }
+        });
         let supply = Arc::clone(&self.supply);
         self.workflows.start(async move { supply.settle(SETTLE_LIMIT).await });
     }

@@ -18,6 +18,7 @@ pub mod catalog_store;
 pub mod client_session_store;
 pub mod credential_store;
 pub mod event_log;
+pub mod grant_store;
 pub mod idempotency_store;
 pub mod key_store;
 pub mod lifecycle;
@@ -122,6 +123,19 @@ macro_rules! storage_suite {
                     a_rotation_counts_only_over_what_was_seen,
                     what_is_removed_is_gone,
                     credentials_are_listed_by_owner_and_name,
+                ]
+            );
+            $crate::conformance_tests!(
+                grant_store,
+                $engine,
+                [
+                    a_grant_comes_back_as_it_was_put,
+                    a_place_has_one_grant,
+                    a_change_counts_only_over_what_was_seen,
+                    an_authorization_is_taken_once,
+                    of_many_that_take_an_authorization_one_does,
+                    authorizations_are_bounded,
+                    expired_rows_are_swept,
                 ]
             );
             $crate::approval_store_suite!($engine);

@@ -7,6 +7,7 @@ mod approvals;
 mod catalogs;
 mod client_sessions;
 mod credentials;
+mod grants;
 mod idempotency;
 mod keys;
 mod log;
@@ -25,7 +26,7 @@ use tokio::sync::watch;
 use toolcrib_core::{
     approval::ApprovalStore,
     clock::Timestamp,
-    credential::{CredentialStore, CredentialStoreError},
+    credential::{CredentialStore, CredentialStoreError, GrantStore},
     event::EventLog,
     idempotency::IdempotencyStore,
     pin::{Pin, PinStore},
@@ -38,7 +39,7 @@ use toolcrib_core::{
 };
 
 use self::{
-    approvals::MemoryApprovals, client_sessions::MemoryClientSessions,
+    approvals::MemoryApprovals, client_sessions::MemoryClientSessions, grants::MemoryGrants,
     idempotency::MemoryIdempotency, keys::MemoryKeys, pins::MemoryPins, quotas::MemoryQuotas,
     runs::MemoryRuns, saved::MemorySaved, segments::MemorySegments, shared::ChangeCounter,
 };
@@ -65,6 +66,7 @@ pub struct MemoryStorage {
     pub saved: Arc<dyn SavedStore>,
     pub quotas: Arc<dyn QuotaStore>,
     pub credentials: Arc<dyn CredentialStore>,
+    pub grants: Arc<dyn GrantStore>,
     changes: Arc<ChangeCounter>,
     closed: watch::Sender<bool>,
 }
@@ -96,6 +98,7 @@ impl MemoryStorage {
             saved: Arc::new(MemorySaved::default()),
             quotas: Arc::new(MemoryQuotas::default()),
             credentials: Arc::new(MemoryCredentials::default()),
+            grants: Arc::new(MemoryGrants::default()),
             events,
             changes,
             closed: watch::Sender::new(false),
@@ -161,6 +164,10 @@ impl Storage for MemoryStorage {
 
     fn credentials(&self) -> Arc<dyn CredentialStore> {
         Arc::clone(&self.credentials)
+    }
+
+    fn grants(&self) -> Arc<dyn GrantStore> {
+        Arc::clone(&self.grants)
     }
 
     async fn changes(&self, seen: Option<Changes>) -> Result<Changes, StoreError> {

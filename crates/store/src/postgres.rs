@@ -22,6 +22,7 @@ mod copy;
 mod credentials;
 mod entry;
 mod failure;
+mod grants;
 mod handle;
 mod idempotency;
 mod instance;
@@ -50,7 +51,7 @@ use async_trait::async_trait;
 use toolcrib_core::{
     approval::ApprovalStore,
     clock::Timestamp,
-    credential::{CredentialStore, CredentialStoreError},
+    credential::{CredentialStore, CredentialStoreError, GrantStore},
     event::EventLog,
     idempotency::IdempotencyStore,
     limit::RateLimiter,
@@ -134,6 +135,10 @@ impl Storage for PostgresStore {
         Arc::new(self.clone())
     }
 
+    fn grants(&self) -> Arc<dyn GrantStore> {
+        Arc::new(self.clone())
+    }
+
     async fn changes(&self, seen: Option<Changes>) -> Result<Changes, StoreError> {
         match seen {
             Some(seen) => self.inner.changes.after(seen).await,
@@ -168,7 +173,9 @@ impl Storage for PostgresStore {
     }
 
     async fn reseal(&self) -> Result<usize, CredentialStoreError> {
-        Ok(credentials::reseal(self).await? + saved::reseal(self).await?)
+        Ok(credentials::reseal(self).await?
+            + grants::reseal(self).await?
+            + saved::reseal(self).await?)
     }
 
     /// PostgreSQL checks its own files; this only confirms that it can be read.

@@ -116,15 +116,66 @@ impl SealKeys {
         credential: &Credential,
         material: &Material,
     ) -> Result<Vec<u8>, CredentialStoreError> {
+        let parts = [Some(&material.value), material.client_secret.as_ref()];
+        self.seal_bound(associated(credential)?, &parts)
+    }
+
+    /// Seals `secrets` bound to the place that `associated` names.
+    pub(crate) fn seal_secrets(
+        &self,
+        associated: &[String],
+        secrets: &[Option<&Secret>],
+    ) -> Result<Vec<u8>, CredentialStoreError> {
+        self.seal_bound(together(associated.iter().map(|part| Some(part.as_str()))), secrets)
+    }
+
+    /// Opens the output of [`seal_secrets`](Self::seal_secrets) for the same place; `id` names it in
+    /// errors.
+    pub(crate) fn open_secrets<const N: usize>(
+        &self,
+        id: &CredentialId,
+        associated: &[String],
+        sealed: &[u8],
+    ) -> Result<[Option<Secret>; N], CredentialStoreError> {
+        let associated = together(associated.iter().map(|part| Some(part.as_str())));
+        self.open_bound(id, associated, sealed)
+    }
+
+    fn seal_bound(
+        &self,
+        associated: Vec<u8>,
+        secrets: &[Option<&Secret>],
+    ) -> Result<Vec<u8>, CredentialStoreError> {
         if !self.can_seal() {
             return Err(CredentialStoreError::NoKey);
         }
-        let client_secret = material.client_secret.as_ref().map(Secret::expose);
-        let parts = [Some(material.value.expose()), client_secret];
-        let sealed = self.seal_parts(associated(credential)?, &parts);
+        let parts: Vec<_> = secrets.iter().map(|secret| secret.map(Secret::expose)).collect();
+        let sealed = self.seal_parts(associated, &parts);
         sealed.ok_or_else(|| {
             StoreError::Unavailable("a credential could not be sealed".to_owned()).into()
         })
+    }
+
+    fn open_bound<const N: usize>(
+        &self,
+        id: &CredentialId,
+        associated: Vec<u8>,
+        sealed: &[u8],
+    ) -> Result<[Option<Secret>; N], CredentialStoreError> {
+        if self.keys.is_empty() {
+            return Err(CredentialStoreError::NoKey);
+        }
+        let plain = self.open_parts(associated, sealed).map_err(|unopened| match unopened {
+            Unopened::OtherKey => CredentialStoreError::OtherKey(id.clone()),
+            Unopened::NotGenuine => CredentialStoreError::NotGenuine(id.clone()),
+        })?;
+        let mut secrets = [const { None }; N];
+        let mut rest = &plain[..];
+        for secret in &mut secrets {
+            let pulled = pull(rest).ok_or_else(|| CredentialStoreError::NotGenuine(id.clone()))?;
+            (*secret, rest) = pulled;
+        }
+        Ok(secrets)
     }
 
     /// Seals `text` bound to the place that `associated` names; it opens only with the same place.
@@ -176,19 +227,10 @@ impl SealKeys {
         credential: &Credential,
         sealed: &[u8],
     ) -> Result<Material, CredentialStoreError> {
-        let id = || credential.id.clone();
-        let broken = || CredentialStoreError::NotGenuine(id());
-        if self.keys.is_empty() {
-            return Err(CredentialStoreError::NoKey);
-        }
-        let plain = self.open_parts(associated(credential)?, sealed);
-        let plain = plain.map_err(|unopened| match unopened {
-            Unopened::OtherKey => CredentialStoreError::OtherKey(id()),
-            Unopened::NotGenuine => broken(),
-        })?;
-        let (value, rest) = pull(&plain).ok_or_else(broken)?;
-        let (client_secret, _padding) = pull(rest).ok_or_else(broken)?;
-        Ok(Material { value: value.ok_or_else(broken)?, client_secret })
+        let id = &credential.id;
+        let [value, client_secret] = self.open_bound(id, associated(credential)?, sealed)?;
+        let value = value.ok_or_else(|| CredentialStoreError::NotGenuine(id.clone()))?;
+        Ok(Material { value, client_secret })
     }
 
     fn seal_parts(&self, associated: Vec<u8>, parts: &[Option<&str>]) -> Option<Vec<u8>> {

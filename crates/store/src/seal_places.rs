@@ -2,6 +2,7 @@
 //! ones, so that a copied store opens with the same keys.
 
 use toolcrib_core::{
+    credential::{AccountGrant, PendingAuthorization},
     id::{ApprovalId, CallId, TenantId},
     idempotency::IdempotencyKey,
     store::{SavedItem, StoreError},
@@ -27,6 +28,40 @@ pub(crate) fn run<'a>(tenant: &'a TenantId, call: &'a CallId, step: &'a str) -> 
 pub(crate) fn saved(item: &SavedItem) -> [&str; 6] {
     let [tenant, kind, tool, name] = item.place();
     ["toolcrib saved 1", tenant, kind, tool, name, item.principal.as_str()]
+}
+
+/// The place of the values of a grant: all fields that decide their use. The times of consent and
+/// change only inform.
+pub(crate) fn grant(grant: &AccountGrant, terms: &str) -> [String; 9] {
+    let [tenant, principal, source, resource] = grant.place.parts().map(str::to_owned);
+    let expires = grant.expires_at.map(|at| at.timestamp_millis().to_string());
+    [
+        "toolcrib grant 1".to_owned(),
+        tenant,
+        principal,
+        source,
+        resource,
+        grant.id.to_string(),
+        terms.to_owned(),
+        expires.unwrap_or_default(),
+        grant.revision.to_string(),
+    ]
+}
+
+/// The place of the verifier of a pending authorization.
+pub(crate) fn pending(pending: &PendingAuthorization, terms: &str) -> [String; 9] {
+    let [tenant, principal, source, resource] = pending.place.parts().map(str::to_owned);
+    [
+        "toolcrib authorization 1".to_owned(),
+        tenant,
+        principal,
+        source,
+        resource,
+        pending.id.to_string(),
+        terms.to_owned(),
+        pending.expires_at.timestamp_millis().to_string(),
+        pending.state.to_string(),
+    ]
 }
 
 /// Seals `part` of an idempotent call, bound to its key and part.

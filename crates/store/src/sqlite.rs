@@ -16,6 +16,7 @@ mod copier;
 mod copy;
 mod credentials;
 mod failure;
+mod grants;
 mod handle;
 mod idempotency;
 mod instance;
@@ -48,7 +49,7 @@ use tokio::time::{Instant, sleep_until};
 use toolcrib_core::{
     approval::ApprovalStore,
     clock::Timestamp,
-    credential::{CredentialStore, CredentialStoreError},
+    credential::{CredentialStore, CredentialStoreError, GrantStore},
     event::EventLog,
     idempotency::IdempotencyStore,
     pin::PinStore,
@@ -120,6 +121,10 @@ impl Storage for SqliteStore {
         Arc::new(self.clone())
     }
 
+    fn grants(&self) -> Arc<dyn GrantStore> {
+        Arc::new(self.clone())
+    }
+
     /// All waiting callers share one poll, if it started after their requests: numbers read before
     /// a pause of this process do not confirm current data.
     async fn changes(&self, seen: Option<Changes>) -> Result<Changes, StoreError> {
@@ -147,7 +152,9 @@ impl Storage for SqliteStore {
     }
 
     async fn reseal(&self) -> Result<usize, CredentialStoreError> {
-        Ok(credentials::reseal(self).await? + saved::reseal(self).await?)
+        Ok(credentials::reseal(self).await?
+            + grants::reseal(self).await?
+            + saved::reseal(self).await?)
     }
 
     async fn damage(&self) -> Result<Vec<String>, StoreError> {

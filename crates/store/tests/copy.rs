@@ -21,7 +21,7 @@ use toolcrib_store::{
     conformance::{
         approval_store, catalog_store, credential_store,
         event_log::{called, decided, opened, returned},
-        idempotency_store, key_store, moment, pin_store, quota_store,
+        grant_store, idempotency_store, key_store, moment, pin_store, quota_store,
         record_store::{self, prune, sign},
         run_store, saved_store,
     },
@@ -50,6 +50,8 @@ async fn full(path: &Path) {
     pin_store::earlier_forms_remain_approved_only_on_request(&store).await;
     approval_store::a_reader_goes_on_where_it_was(&store).await;
     credential_store::an_owner_is_matched_exactly(&store).await;
+    grant_store::a_grant_comes_back_as_it_was_put(&store).await;
+    grant_store::authorizations_are_bounded(&store).await;
     run_store::a_run_ends_once(&store).await;
     idempotency_store::an_answer_belongs_to_its_call(&store).await;
     quota_store::what_differs_is_counted_apart(&store).await;
@@ -95,6 +97,8 @@ async fn a_store_survives_the_way_to_postgres_and_back() {
         "catalogs",
         "checkpoints",
         "credentials",
+        "account_grants",
+        "pending_authorizations",
         "runs",
         "pins",
         "earlier_forms",

@@ -13,7 +13,8 @@ use toolcrib_store::{
     Options, SealKey, SealKeys, SqliteStore,
     conformance::{
         credential_store::{credential, material},
-        moment, saved_store,
+        grant_store::{grant, pending, secrets},
+        key_store, moment, saved_store,
     },
 };
 
@@ -213,4 +214,91 @@ async fn saved_arguments_are_resealed_and_sealed_later() {
     assert_eq!(last.saved().find(&item.tenant, &item.id).await.unwrap(), Some(item));
     let error = first.reseal().await.unwrap_err().to_string();
     assert!(error.contains("old_seal_key"), "{error}");
+}
+
+// I-36
+#[tokio::test]
+async fn the_tokens_of_a_grant_are_sealed_and_do_not_move() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let (store, _) = open(&path, SealKeys::new(key("0a"), []));
+    let (grants, it) = (store.grants(), grant("a", "ann"));
+    grants.put(it.clone(), secrets(CANARY)).await.unwrap();
+    let authorization = pending("state-canary", "ann", moment(0));
+    assert!(grants.begin(authorization.clone(), Secret::new(CANARY.to_owned())).await.unwrap());
+    for file in fs::read_dir(directory.path()).unwrap().map(Result::unwrap) {
+        if file.file_type().unwrap().is_file() {
+            let bytes = fs::read(file.path()).unwrap();
+            let found = bytes.windows(CANARY.len()).any(|it| it == CANARY.as_bytes());
+            assert!(!found, "{:?}", file.path());
+        }
+    }
+    let file = Connection::open(&path).unwrap();
+    let terms = serde_json::to_string(&it.terms).unwrap();
+    let evil = terms.replace("api.example", "evil.example").replace('\'', "''");
+    for change in [
+        "principal = 'eve'".to_owned(),
+        "tenant = 'u'".to_owned(),
+        "source = 'r'".to_owned(),
+        "resource = 'https://evil.example/'".to_owned(),
+        "expires_at = NULL".to_owned(),
+        "revision = 2".to_owned(),
+        format!("terms = '{evil}'"),
+    ] {
+        file.execute_batch(&format!("UPDATE account_grants SET {change}")).unwrap();
+        let listed = grants.list(&it.place.tenant, None).await.unwrap();
+        let place = match listed.first() {
+            Some(moved) => moved.place.clone(),
+            None => toolcrib_core::credential::GrantPlace {
+                tenant: "u".parse().unwrap(),
+                ..it.place.clone()
+            },
+        };
+        let error = grants.get(&place, moment(2)).await.unwrap_err();
+        assert!(matches!(error, CredentialStoreError::NotGenuine(_)), "{change}: {error}");
+        grants.remove(&place.tenant, &it.id).await.unwrap();
+        grants.put(it.clone(), secrets(CANARY)).await.unwrap();
+    }
+    file.execute_batch("UPDATE pending_authorizations SET principal = 'eve'").unwrap();
+    let error = grants.take(&authorization.state, moment(1)).await.unwrap_err();
+    assert!(matches!(error, CredentialStoreError::NotGenuine(_)), "{error}");
+    let again = grants.take(&authorization.state, moment(1)).await.unwrap();
+    assert!(again.is_none(), "it serves once, also when it cannot be opened");
+}
+
+#[tokio::test]
+async fn grants_need_a_key_and_are_resealed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let none = open(&path, SealKeys::none()).0.grants();
+    let it = grant("a", "ann");
+    let error = none.put(it.clone(), secrets("v")).await.unwrap_err();
+    assert!(matches!(error, CredentialStoreError::NoKey), "{error}");
+    let verifier = Secret::new("v".to_owned());
+    let error = none.begin(pending("s", "ann", moment(0)), verifier).await.unwrap_err();
+    assert!(matches!(error, CredentialStoreError::NoKey), "{error}");
+    let first = open(&path, SealKeys::new(key("0a"), [])).0;
+    first.grants().put(it.clone(), secrets("v")).await.unwrap();
+    let second = open(&path, SealKeys::new(key("0b"), [key("0a")])).0;
+    assert_eq!((second.reseal().await.unwrap(), second.reseal().await.unwrap()), (1, 0));
+    let last = open(&path, SealKeys::new(key("0b"), [])).0;
+    let (found, values) = last.grants().get(&it.place, moment(2)).await.unwrap().unwrap();
+    assert_eq!(found, it);
+    assert_eq!(values.refresh_token.unwrap().expose(), "refresh v");
+    assert_eq!(none.list(&it.place.tenant, None).await.unwrap(), [it], "a list needs no key");
+}
+
+/// A new key for a name must not inherit the account of whoever had the name before.
+#[tokio::test]
+async fn a_principal_with_a_grant_is_not_new() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let (store, _) = open(&path, SealKeys::new(key("0a"), []));
+    store.grants().put(grant("a", "zoe"), secrets("v")).await.unwrap();
+    let new = toolcrib_core::store::KeyRecord {
+        tenant: "t".parse().unwrap(),
+        principal: "zoe".parse().unwrap(),
+        ..key_store::key("k", 1, 0)
+    };
+    assert!(!store.keys().insert_for_new_principal(new).await.unwrap());
 }

@@ -16,7 +16,7 @@ use toolcrib_core::{
     approval::ApprovalStore,
     canonical::Digest,
     clock::Timestamp,
-    credential::{CredentialStore, CredentialStoreError},
+    credential::{CredentialStore, CredentialStoreError, GrantStore},
     event::EventLog,
     id::TenantId,
     idempotency::IdempotencyStore,
@@ -208,6 +208,10 @@ impl Storage for Shared {
 
     fn credentials(&self) -> Arc<dyn CredentialStore> {
         self.store.credentials()
+    }
+
+    fn grants(&self) -> Arc<dyn GrantStore> {
+        self.store.grants()
     }
 
     async fn changes(&self, seen: Option<Changes>) -> Result<Changes, StoreError> {

@@ -38,9 +38,16 @@ impl KeyStore for PostgresStore {
             let transaction = client.transaction().await?;
             let epoch = next_epoch(&transaction).await?;
             // Principals of tokens have no key, so the other tables count too.
-            for table in
-                ["keys", "approvals", "runs", "quotas", "once_holders", "credentials", "saved"]
-            {
+            for table in [
+                "keys",
+                "approvals",
+                "runs",
+                "quotas",
+                "once_holders",
+                "credentials",
+                "account_grants",
+                "saved",
+            ] {
                 let sql = format!(
                     "SELECT EXISTS (SELECT 1 FROM {table} WHERE tenant = $1 AND principal = $2)"
                 );

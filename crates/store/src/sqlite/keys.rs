@@ -152,8 +152,16 @@ fn insert(connection: &Connection, key: &KeyRecord) -> Result<(), Failure> {
 /// Whether any table with principals contains that of `key`. Principals of tokens have no key, so
 /// the other tables count too.
 fn knows_principal(connection: &Connection, key: &KeyRecord) -> Result<bool, Failure> {
-    const TABLES: [&str; 7] =
-        ["keys", "approvals", "runs", "quotas", "once_holders", "credentials", "saved"];
+    const TABLES: [&str; 8] = [
+        "keys",
+        "approvals",
+        "runs",
+        "quotas",
+        "once_holders",
+        "credentials",
+        "account_grants",
+        "saved",
+    ];
     for table in TABLES {
         let known: bool = connection
             .prepare_cached(&format!(

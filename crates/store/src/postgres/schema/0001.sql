@@ -340,6 +340,41 @@ CREATE TABLE saved (
 );
 CREATE INDEX saved_by_principal ON saved (tenant, kind, principal);
 
+-- The accounts that people connected. `terms` is JSON text; `sealed` has the tokens, sealed for all
+-- other columns but `created_at` and `changed_at` (`seal_places.rs`).
+CREATE TABLE account_grants (
+  id         TEXT COLLATE "C" PRIMARY KEY,
+  tenant     TEXT COLLATE "C" NOT NULL,
+  principal  TEXT COLLATE "C" NOT NULL,
+  source     TEXT COLLATE "C" NOT NULL,
+  resource   TEXT COLLATE "C" NOT NULL,
+  terms      TEXT NOT NULL,
+  created_at TIMESTAMPTZ NOT NULL,
+  changed_at TIMESTAMPTZ NOT NULL,
+  expires_at TIMESTAMPTZ,
+  revision   BIGINT NOT NULL CHECK (revision > 0),
+  sealed     BYTEA NOT NULL,
+  UNIQUE (tenant, principal, source, resource)
+);
+CREATE INDEX account_grants_by_expiry ON account_grants (expires_at);
+
+-- The authorizations that are under way. `state` is the SHA-256 of the state in the request; `sealed`
+-- has the verifier, sealed for all other columns but `created_at`.
+CREATE TABLE pending_authorizations (
+  state      BYTEA PRIMARY KEY CHECK (length(state) = 32),
+  id         TEXT COLLATE "C" NOT NULL UNIQUE,
+  tenant     TEXT COLLATE "C" NOT NULL,
+  principal  TEXT COLLATE "C" NOT NULL,
+  source     TEXT COLLATE "C" NOT NULL,
+  resource   TEXT COLLATE "C" NOT NULL,
+  terms      TEXT NOT NULL,
+  created_at TIMESTAMPTZ NOT NULL,
+  expires_at TIMESTAMPTZ NOT NULL,
+  sealed     BYTEA NOT NULL
+);
+CREATE INDEX pending_authorizations_by_principal ON pending_authorizations (tenant, principal);
+CREATE INDEX pending_authorizations_by_expiry ON pending_authorizations (expires_at);
+
 -- Announces changes of keys, pins, approvals, cancellations and sessions to every process.
 CREATE FUNCTION announce_change() RETURNS trigger LANGUAGE plpgsql AS
   $$ BEGIN PERFORM pg_notify('toolcrib_changes', ''); RETURN NULL; END $$;

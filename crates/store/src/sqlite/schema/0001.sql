@@ -367,6 +367,41 @@ CREATE TABLE saved (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX saved_by_principal ON saved (tenant, kind, principal);
 
+-- The accounts that people connected. `terms` is JSON text; `sealed` has the tokens, sealed for all
+-- other columns but `created_at` and `changed_at` (`seal_places.rs`).
+CREATE TABLE account_grants (
+  id         TEXT NOT NULL PRIMARY KEY,
+  tenant     TEXT NOT NULL,
+  principal  TEXT NOT NULL,
+  source     TEXT NOT NULL,
+  resource   TEXT NOT NULL,
+  terms      TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  changed_at TEXT NOT NULL,
+  expires_at TEXT,
+  revision   INTEGER NOT NULL CHECK (revision > 0),
+  sealed     BLOB NOT NULL,
+  UNIQUE (tenant, principal, source, resource)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX account_grants_by_expiry ON account_grants (expires_at);
+
+-- The authorizations that are under way. `state` is the SHA-256 of the state in the request; `sealed`
+-- has the verifier, sealed for all other columns but `created_at`.
+CREATE TABLE pending_authorizations (
+  state      BLOB NOT NULL PRIMARY KEY CHECK (length(state) = 32),
+  id         TEXT NOT NULL UNIQUE,
+  tenant     TEXT NOT NULL,
+  principal  TEXT NOT NULL,
+  source     TEXT NOT NULL,
+  resource   TEXT NOT NULL,
+  terms      TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  expires_at TEXT NOT NULL,
+  sealed     BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX pending_authorizations_by_principal ON pending_authorizations (tenant, principal);
+CREATE INDEX pending_authorizations_by_expiry ON pending_authorizations (expires_at);
+
 -- The index of the log, by ranges of positions (`gateway/src/audit/search`). Derived: it can be
 -- deleted at any time.
 CREATE TABLE segments (

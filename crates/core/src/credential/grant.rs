@@ -1,0 +1,227 @@
+//! Accounts that people connect: the grants that calls act with, and the authorizations that are
+//! under way.
+//!
+//! Invariant: the values of both are sealed, bound to every other field. The state of an
+//! authorization is kept only as a hash, and serves once.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::{Audience, CredentialStoreError, OAuth2, Secret};
+use crate::{
+    canonical::Digest,
+    clock::Timestamp,
+    id::{CredentialId, PrincipalId, SourceId, TenantId},
+};
+
+/// The most authorizations of one principal that may be under way.
+pub const MAX_PENDING_AUTHORIZATIONS: usize = 8;
+
+/// What a grant is for: the calls of one principal to one resource of one source.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GrantPlace {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The principal that consented.
+    pub principal: PrincipalId,
+    /// The source.
+    pub source: SourceId,
+    /// The resource that the tokens are for (RFC 8707); empty for that of the source.
+    pub resource: String,
+}
+
+/// The consent of a person that their calls to a source act with their account, without its
+/// values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountGrant {
+    /// Its identity in events and in place of its values.
+    pub id: CredentialId,
+    /// What it is for; a place has one grant.
+    pub place: GrantPlace,
+    /// What was granted.
+    pub terms: GrantTerms,
+    /// When the person consented.
+    pub created_at: Timestamp,
+    /// When its values were last changed.
+    pub changed_at: Timestamp,
+    /// When it expires. It is then removed.
+    pub expires_at: Option<Timestamp>,
+    /// Increases by one with every change.
+    pub revision: u64,
+}
+
+/// What was granted, by whom, and how tokens are renewed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GrantTerms {
+    /// The authorization server.
+    pub issuer: String,
+    /// Its token endpoint, the client, and the granted scopes.
+    pub oauth2: OAuth2,
+    /// The hosts that the tokens may be sent to.
+    pub audiences: Vec<Audience>,
+    /// The account, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// Whether it works.
+    pub state: GrantState,
+    /// When the access token expires, if the server says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_expires_at: Option<Timestamp>,
+}
+
+/// Whether a grant works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GrantState {
+    /// It works, as far as is known.
+    Active,
+    /// The authorization server refuses to renew it: the person has to consent again.
+    NeedsConsent,
+}
+
+/// The values of a grant.
+#[derive(Debug, Clone, Default)]
+pub struct GrantSecrets {
+    /// The last access token.
+    pub access_token: Option<Secret>,
+    /// The token that renews it.
+    pub refresh_token: Option<Secret>,
+    /// The secret of the client.
+    pub client_secret: Option<Secret>,
+}
+
+/// An authorization request whose response has not arrived, without the PKCE verifier.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PendingAuthorization {
+    /// The SHA-256 of the state in the request.
+    pub state: Digest,
+    /// The id of the grant that it makes.
+    pub id: CredentialId,
+    /// What the grant is for. Only this principal may finish the authorization.
+    pub place: GrantPlace,
+    /// The request.
+    pub terms: PendingTerms,
+    /// When it was sent.
+    pub created_at: Timestamp,
+    /// When its response comes too late.
+    pub expires_at: Timestamp,
+}
+
+/// An authorization request, as far as its response is compared with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PendingTerms {
+    /// The authorization server, recorded before the browser is sent to it.
+    pub issuer: String,
+    /// The address to which it sends the browser back.
+    pub redirect_uri: String,
+    /// The client and the token endpoint.
+    pub oauth2: OAuth2,
+    /// The hash of the browser session that must bring the response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Digest>,
+}
+
+/// Grants and pending authorizations, sealed at rest. Methods that read or write values fail with
+/// [`CredentialStoreError::NoKey`] without a seal key.
+#[async_trait]
+pub trait GrantStore: Send + Sync + 'static {
+    /// Stores a grant in place of an earlier one for the same place, and removes expired grants.
+    /// Fails with a conflict if the id exists elsewhere.
+    async fn put(
+        &self,
+        grant: AccountGrant,
+        secrets: GrantSecrets,
+    ) -> Result<(), CredentialStoreError>;
+
+    /// Returns the grant for exactly `place`, unless it has expired at `now`.
+    async fn get(
+        &self,
+        place: &GrantPlace,
+        now: Timestamp,
+    ) -> Result<Option<(AccountGrant, GrantSecrets)>, CredentialStoreError>;
+
+    /// The grants of a tenant, or of one of its principals, by principal, source and resource,
+    /// expired ones included. Requires no key.
+    async fn list(
+        &self,
+        tenant: &TenantId,
+        principal: Option<&PrincipalId>,
+    ) -> Result<Vec<AccountGrant>, CredentialStoreError>;
+
+    /// Replaces terms, times and values of the grant with the id and the place of `grant` if its
+    /// revision is still that of `grant`; the revision increases by one. Returns `false` if it was
+    /// removed or changed meanwhile.
+    async fn change(
+        &self,
+        grant: AccountGrant,
+        secrets: GrantSecrets,
+    ) -> Result<bool, CredentialStoreError>;
+
+    /// Removes a grant of a tenant; returns `false` if the id is unknown.
+    async fn remove(
+        &self,
+        tenant: &TenantId,
+        id: &CredentialId,
+    ) -> Result<bool, CredentialStoreError>;
+
+    /// Stores an authorization with its PKCE verifier, and removes those of the principal that have
+    /// expired when it was created. Returns `false` if the principal has
+    /// [`MAX_PENDING_AUTHORIZATIONS`] others.
+    async fn begin(
+        &self,
+        pending: PendingAuthorization,
+        verifier: Secret,
+    ) -> Result<bool, CredentialStoreError>;
+
+    /// Removes the authorization with this state and returns it, unless it has expired at `now`.
+    /// Of several callers one gets it.
+    async fn take(
+        &self,
+        state: &Digest,
+        now: Timestamp,
+    ) -> Result<Option<(PendingAuthorization, Secret)>, CredentialStoreError>;
+
+    /// Removes the grants and authorizations that have expired at `now`, and returns their number.
+    async fn sweep(&self, now: Timestamp) -> Result<u64, CredentialStoreError>;
+}
+
+// === impl GrantPlace ===
+
+impl GrantPlace {
+    /// The tenant, the principal, the source and the resource.
+    pub fn parts(&self) -> [&str; 4] {
+        let Self { tenant, principal, source, resource } = self;
+        [tenant.as_str(), principal.as_str(), source.as_str(), resource]
+    }
+}
+
+// === impl AccountGrant ===
+
+impl AccountGrant {
+    /// Whether it has expired at `now`.
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|end| end <= now)
+    }
+}
+
+// === impl PendingAuthorization ===
+
+impl PendingAuthorization {
+    /// The hash of `state`, under which an authorization is stored.
+    pub fn hash(state: &Secret) -> Digest {
+        Digest::of(state.expose().as_bytes())
+    }
+}
+
+impl fmt::Debug for PendingAuthorization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingAuthorization")
+            .field("id", &self.id)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,229 @@
+//! The requirements of [`GrantStore`](toolcrib_core::credential::GrantStore).
+
+use toolcrib_core::{
+    canonical::Digest,
+    clock::Timestamp,
+    credential::{
+        AccountGrant, ClientAuth, CredentialStoreError, GrantPlace, GrantSecrets, GrantState,
+        GrantStore, GrantTerms, MAX_PENDING_AUTHORIZATIONS, OAuth2, PendingAuthorization,
+        PendingTerms, Secret,
+    },
+    store::{Storage, StoreError},
+};
+
+use super::moment;
+
+fn secret(text: &str) -> Secret {
+    Secret::new(text.to_owned())
+}
+
+fn oauth2() -> OAuth2 {
+    OAuth2 {
+        token_url: "https://id.example/token".to_owned(),
+        client_id: "crib".to_owned(),
+        client_auth: ClientAuth::Post,
+        scopes: vec!["repo".to_owned()],
+    }
+}
+
+/// The place of source `s` for a principal of tenant `t`.
+pub fn place(principal: &str) -> GrantPlace {
+    GrantPlace {
+        tenant: "t".parse().unwrap(),
+        principal: principal.parse().unwrap(),
+        source: "s".parse().unwrap(),
+        resource: String::new(),
+    }
+}
+
+/// A grant that sets every field.
+pub fn grant(id: &str, principal: &str) -> AccountGrant {
+    AccountGrant {
+        id: id.parse().unwrap(),
+        place: place(principal),
+        terms: GrantTerms {
+            issuer: "https://id.example".to_owned(),
+            oauth2: oauth2(),
+            audiences: vec!["api.example".parse().unwrap()],
+            account: Some("ünn@example".to_owned()),
+            state: GrantState::Active,
+            token_expires_at: Some(moment(3_600_000)),
+        },
+        created_at: moment(1),
+        changed_at: moment(1),
+        expires_at: Some(moment(86_400_000)),
+        revision: 1,
+    }
+}
+
+/// The values of a grant.
+pub fn secrets(value: &str) -> GrantSecrets {
+    GrantSecrets {
+        access_token: Some(secret(&format!("access {value}"))),
+        refresh_token: Some(secret(&format!("refresh {value}"))),
+        client_secret: None,
+    }
+}
+
+/// An authorization that is under way for ten minutes from `at`.
+pub fn pending(state: &str, principal: &str, at: Timestamp) -> PendingAuthorization {
+    PendingAuthorization {
+        state: PendingAuthorization::hash(&secret(state)),
+        id: format!("cred-{state}").parse().unwrap(),
+        place: GrantPlace { resource: "https://api.example/".to_owned(), ..place(principal) },
+        terms: PendingTerms {
+            issuer: "https://id.example".to_owned(),
+            redirect_uri: "https://crib.example/connect/s/callback".to_owned(),
+            oauth2: oauth2(),
+            session: Some(Digest::of(b"session")),
+        },
+        created_at: at,
+        expires_at: at + chrono::Duration::minutes(10),
+    }
+}
+
+/// Reads a grant and its three values as texts.
+async fn read(
+    store: &dyn GrantStore,
+    place: &GrantPlace,
+) -> Option<(AccountGrant, [Option<String>; 3])> {
+    let (grant, it) = store.get(place, moment(2)).await.unwrap()?;
+    let values = [it.access_token, it.refresh_token, it.client_secret];
+    Some((grant, values.map(|value| value.map(|value| value.expose().to_owned()))))
+}
+
+/// Every field and the values are kept.
+pub async fn a_grant_comes_back_as_it_was_put(storage: &dyn Storage) {
+    let store = &*storage.grants();
+    let full = grant("a", "ann");
+    let bare = AccountGrant {
+        terms: GrantTerms {
+            account: None,
+            token_expires_at: None,
+            state: GrantState::NeedsConsent,
+            ..full.terms.clone()
+        },
+        expires_at: None,
+        ..grant("b", "bob")
+    };
+    store.put(full.clone(), secrets("wért\"\n")).await.unwrap();
+    store.put(bare.clone(), GrantSecrets::default()).await.unwrap();
+    let values = ["access wért\"\n", "refresh wért\"\n"].map(|it| Some(it.to_owned()));
+    let [access, refresh] = values;
+    assert_eq!(read(store, &full.place).await, Some((full, [access, refresh, None])));
+    assert_eq!(read(store, &bare.place).await, Some((bare, [None, None, None])));
+}
+
+/// A grant is of one principal, source and resource; a new consent replaces the earlier one.
+pub async fn a_place_has_one_grant(storage: &dyn Storage) {
+    let store = &*storage.grants();
+    let first = grant("a", "ann");
+    store.put(first.clone(), secrets("first")).await.unwrap();
+    for other in [
+        GrantPlace { tenant: "u".parse().unwrap(), ..first.place.clone() },
+        GrantPlace { source: "r".parse().unwrap(), ..first.place.clone() },
+        GrantPlace { resource: "x".to_owned(), ..first.place.clone() },
+        place("bob"),
+    ] {
+        assert!(read(store, &other).await.is_none(), "{other:?}");
+        let same_id = AccountGrant { place: other, ..first.clone() };
+        let error = store.put(same_id, secrets("other")).await.unwrap_err();
+        let conflict = matches!(error, CredentialStoreError::Store(StoreError::Conflict(_)));
+        assert!(conflict, "{error}");
+    }
+    store.put(grant("b", "bob"), secrets("bob")).await.unwrap();
+    store.put(grant("c", "ann"), secrets("second")).await.unwrap();
+    let (now, [access, ..]) = read(store, &first.place).await.unwrap();
+    assert_eq!((now.id.as_str(), access.as_deref()), ("c", Some("access second")));
+    let tenant = first.place.tenant;
+    let listed = async |principal: Option<&str>| -> Vec<String> {
+        let principal = principal.map(|it| it.parse().unwrap());
+        let listed = store.list(&tenant, principal.as_ref()).await.unwrap();
+        listed.iter().map(|it| it.id.to_string()).collect()
+    };
+    assert_eq!(listed(None).await, ["c", "b"]);
+    assert_eq!(listed(Some("bob")).await, ["b"]);
+    assert!(store.list(&"u".parse().unwrap(), None).await.unwrap().is_empty());
+    assert!(!store.remove(&"u".parse().unwrap(), &now.id).await.unwrap());
+    assert!(store.remove(&tenant, &now.id).await.unwrap());
+    assert!(!store.remove(&tenant, &now.id).await.unwrap());
+    assert_eq!(listed(None).await, ["b"]);
+}
+
+/// A change based on an old revision does not undo a newer one.
+pub async fn a_change_counts_only_over_what_was_seen(storage: &dyn Storage) {
+    let store = &*storage.grants();
+    let first = grant("a", "ann");
+    store.put(first.clone(), secrets("one")).await.unwrap();
+    let terms = GrantTerms { state: GrantState::NeedsConsent, ..first.terms.clone() };
+    let second = AccountGrant { terms, changed_at: moment(5), expires_at: None, ..first.clone() };
+    for other in [
+        AccountGrant { place: place("bob"), ..second.clone() },
+        AccountGrant { id: "b".parse().unwrap(), ..second.clone() },
+        AccountGrant { revision: 2, ..second.clone() },
+    ] {
+        assert!(!store.change(other, secrets("other")).await.unwrap());
+    }
+    assert!(store.change(second.clone(), secrets("two")).await.unwrap());
+    assert!(!store.change(second.clone(), secrets("three")).await.unwrap());
+    let (now, [access, ..]) = read(store, &first.place).await.unwrap();
+    assert_eq!(now, AccountGrant { revision: 2, ..second });
+    assert_eq!(access.as_deref(), Some("access two"));
+}
+
+/// An authorization serves once, before it expires, and comes back with its verifier.
+pub async fn an_authorization_is_taken_once(storage: &dyn Storage) {
+    let store = &*storage.grants();
+    let first = pending("one", "ann", moment(0));
+    assert!(store.begin(first.clone(), secret("verifier")).await.unwrap());
+    let again = store.begin(first.clone(), secret("other")).await.unwrap_err();
+    assert!(matches!(again, CredentialStoreError::Store(StoreError::Conflict(_))), "{again}");
+    assert!(store.begin(pending("two", "ann", moment(0)), secret("v")).await.unwrap());
+    let unknown = PendingAuthorization::hash(&secret("three"));
+    assert!(store.take(&unknown, moment(1)).await.unwrap().is_none());
+    let (taken, verifier) = store.take(&first.state, moment(1)).await.unwrap().unwrap();
+    assert!(taken == first && verifier.expose() == "verifier");
+    assert!(store.take(&first.state, moment(1)).await.unwrap().is_none());
+    let late = pending("two", "ann", moment(0));
+    assert!(store.take(&late.state, late.expires_at).await.unwrap().is_none());
+    assert!(store.take(&late.state, moment(1)).await.unwrap().is_none(), "a late response ends it");
+}
+
+/// Of many responses with one state one is served.
+pub async fn of_many_that_take_an_authorization_one_does(storage: &dyn Storage) {
+    let store = &*storage.grants();
+    let first = pending("one", "ann", moment(0));
+    assert!(store.begin(first.clone(), secret("verifier")).await.unwrap());
+    let takes = (0..8).map(|_| store.take(&first.state, moment(1)));
+    let taken = futures_util::future::join_all(takes).await;
+    assert_eq!(taken.into_iter().filter(|it| it.as_ref().unwrap().is_some()).count(), 1);
+}
+
+/// A principal cannot fill the store, and expired authorizations do not count.
+pub async fn authorizations_are_bounded(storage: &dyn Storage) {
+    let store = &*storage.grants();
+    let begin = async |number: usize, principal: &str, at| {
+        store.begin(pending(&format!("{principal}{number}"), principal, at), secret("v")).await
+    };
+    for number in 0..MAX_PENDING_AUTHORIZATIONS {
+        assert!(begin(number, "ann", moment(0)).await.unwrap());
+    }
+    assert!(!begin(100, "ann", moment(1)).await.unwrap());
+    assert!(begin(0, "bob", moment(1)).await.unwrap());
+    assert!(begin(100, "ann", moment(600_000)).await.unwrap());
+}
+
+/// Expired grants do not work, and leave the store with expired authorizations.
+pub async fn expired_rows_are_swept(storage: &dyn Storage) {
+    let store = &*storage.grants();
+    let short = AccountGrant { expires_at: Some(moment(1_000)), ..grant("a", "ann") };
+    store.put(short.clone(), secrets("v")).await.unwrap();
+    store.put(AccountGrant { expires_at: None, ..grant("b", "bob") }, secrets("v")).await.unwrap();
+    assert!(store.begin(pending("one", "ann", moment(0)), secret("v")).await.unwrap());
+    assert!(store.get(&short.place, moment(999)).await.unwrap().is_some());
+    assert!(store.get(&short.place, moment(1_000)).await.unwrap().is_none());
+    assert_eq!(store.sweep(moment(999)).await.unwrap(), 0);
+    assert_eq!(store.sweep(moment(600_000)).await.unwrap(), 2);
+    let left = store.list(&short.place.tenant, None).await.unwrap();
+    assert_eq!(left.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), ["b"]);
+}
