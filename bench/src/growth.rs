@@ -1,14 +1,13 @@
 //! `toolcrib-bench growth`: what limits a number of servers over PostgreSQL, and at which rate.
 //!
 //! `model.rs` computes the utilisation of each resource from the constants in `bench/growth.toml`,
-//! `simulation.rs` simulates the path of the events, and `page.rs` writes both for a list of
-//! deployments into `docs/reference/growth.md`. `measure.rs` measures the constants.
+//! and `page.rs` writes it for a list of deployments into `docs/reference/growth.md`. `measure.rs`
+//! measures the constants.
 
 mod constants;
 mod measure;
 mod model;
 mod page;
-mod simulation;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,8 +20,6 @@ use crate::terminal::say;
 
 /// The generated page, in the tree.
 const PAGE: &str = "docs/reference/growth.md";
-/// Simulated calls of a deployment.
-const CALLS: u64 = 20_000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct GrowthOptions {
@@ -44,7 +41,7 @@ pub(crate) struct GrowthOptions {
 
 pub(crate) async fn run(options: &GrowthOptions) -> Result<()> {
     let Some(url) = &options.measure else {
-        let report = model::report(&Constants::embedded()?, &options.scenario, CALLS);
+        let report = model::report(&Constants::embedded()?, &options.scenario);
         return match options.json {
             true => say(&serde_json::to_string_pretty(&report)?),
             false => say(&page::tables(&[("load", report)])),
@@ -76,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_of_the_tree_is_the_output_of_the_simulation() {
+    fn the_page_of_the_tree_is_the_output_of_the_model() {
         // I-6
         assert_eq!(read(PAGE), page::page(&Constants::embedded().unwrap()));
     }

@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
-use super::simulation::Line;
+use super::model::Line;
 
 const FILE: &str = include_str!("../../growth.toml");
 const HEAD: &str = "\

@@ -1,18 +1,18 @@
 //! What limits a deployment: the utilisation of each resource, and the rate at which it is full.
 //!
-//! Resources that serve each call alone have a closed form. The path of the events, where groups wait
-//! for one another, is simulated.
+//! Each has a closed form: load by capacity. On the path of the events all groups are full, because a
+//! higher load makes groups larger before it makes calls wait.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::constants::Constants;
-use super::simulation::{self, GROUP, Line, Load, Outcome, Path, Tenants, Times};
 
 /// Events of a call: `agent.toolCalled` and `agent.toolReturned`, each appended alone.
 const EVENTS: f64 = 2.0;
-const FULL: f64 = GROUP as f64;
+/// The most appends in one transaction (`MAX_BATCH` of the store).
+const FULL: f64 = 256.0;
 /// Round trips to the database before the locks of a transaction, under them before the position
 /// counter, and under that: one for each statement in `crates/store/src/postgres/append.rs`.
 const TRIPS: [f64; 3] = [2.0, 5.0, 1.0];
@@ -34,9 +34,6 @@ const PAGE_STATEMENTS: f64 = 4.0;
 /// Assumed: time of a receiver for a delivery, in microseconds.
 const RECEIVER_US: f64 = 5_000.0;
 const DAY: f64 = 86_400.0;
-/// The tool of a simulated call.
-const TOOL: Duration = Duration::from_millis(20);
-const SEED: u64 = 1;
 
 /// A deployment and its load.
 #[derive(Debug, Clone, PartialEq, Serialize, clap::Args)]
@@ -125,9 +122,8 @@ pub(super) struct Report {
     pub(super) max_calls_per_second: f64,
     /// The first resource that lets work fall behind, if it is reached earlier.
     pub(super) falls_behind: Option<&'static str>,
-    /// From an append to its commit; `None` when the load exceeds the limit.
-    pub(super) p50_ms: Option<f64>,
-    pub(super) p99_ms: Option<f64>,
+    /// From an append to its commit, when no other waits.
+    pub(super) commit_ms: f64,
     /// Of each database.
     pub(super) gigabytes_per_day: f64,
     pub(super) days_until_full: f64,
@@ -138,11 +134,36 @@ pub(super) struct Report {
     pub(super) busiest_tenant: f64,
 }
 
+/// A duration that grows with the number of events, in microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Line {
+    pub(super) fixed: f64,
+    pub(super) each: f64,
+}
+
+/// The parts of an appending transaction, in microseconds.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    /// Until the rows of the tenants are locked, without waiting.
+    begin: f64,
+    /// Chain, sequences and open calls, on a processor of the database.
+    prepare: Line,
+    /// Round trips after the locks and before the position counter.
+    travel: f64,
+    /// The rows of the events, under the lock of the position counter.
+    insert: Line,
+    /// The round trip before the commit, and the flush of the write-ahead log.
+    commit: f64,
+}
+
 /// One database of a scenario.
 struct Cell<'a> {
     scenario: &'a Scenario,
     constants: &'a Constants,
-    path: Path,
+    servers: usize,
+    /// The shares of the tenants, the greatest first.
+    tenants: Vec<f64>,
+    times: Times,
 }
 
 // === impl Effect ===
@@ -156,14 +177,51 @@ impl Effect {
     }
 }
 
-/// Computes what limits `scenario`; `calls` is the number of simulated calls.
-pub(super) fn report(constants: &Constants, scenario: &Scenario, calls: u64) -> Report {
+// === impl Line ===
+
+impl Line {
+    pub(super) fn of(self, events: f64) -> f64 {
+        self.fixed + self.each * events
+    }
+}
+
+// === impl Times ===
+
+impl Times {
+    /// The parts on a database with these times of a commit and a round trip.
+    fn new(constants: &Constants, flush_us: f64, trip_us: f64) -> Self {
+        let insert = constants.line(|it| it.counter_us);
+        let all = constants.line(|it| it.relaxed_us);
+        let insert = Line { fixed: insert.fixed.clamp(0.0, all.fixed), each: insert.each };
+        let [begin, travel, commit] = TRIPS.map(|trips| trips * trip_us);
+        let prepare =
+            Line { fixed: all.fixed - insert.fixed, each: (all.each - insert.each).max(0.0) };
+        Self { begin, prepare, travel, insert, commit: commit + flush_us }
+    }
+
+    /// How long the position counter is locked.
+    fn counter(&self, events: f64) -> f64 {
+        self.insert.of(events) + self.commit
+    }
+
+    /// How long the rows of the tenants are locked.
+    fn locked(&self, events: f64) -> f64 {
+        self.prepare.of(events) + self.travel + self.counter(events)
+    }
+
+    /// The time of a whole transaction that waits for no other.
+    fn whole(&self, events: f64) -> f64 {
+        self.begin + self.locked(events)
+    }
+}
+
+/// Computes what limits `scenario`.
+pub(super) fn report(constants: &Constants, scenario: &Scenario) -> Report {
     let cell = Cell::new(constants, scenario);
     let databases = scenario.databases.max(1) as f64;
     let offered = scenario.calls_per_second / databases;
-    let saturated = cell.saturated().events_per_second();
     let mut resources: Vec<Resource> = cell
-        .resources(saturated)
+        .resources()
         .into_iter()
         .map(|(name, effect, load)| Resource {
             name,
@@ -178,31 +236,20 @@ pub(super) fn report(constants: &Constants, scenario: &Scenario, calls: u64) -> 
         first(Effect::Calls).map_or(("", f64::INFINITY), |it| (it.name, it.max_calls_per_second));
     let falls_behind = first(Effect::Backlog).filter(|it| it.max_calls_per_second < max);
     let falls_behind = falls_behind.map(|it| it.name);
-    let latencies = (offered * databases < max).then(|| {
-        let load = Load::Calls { per_second: offered, count: calls, tool: TOOL };
-        simulation::run(&cell.path, load, SEED).latencies
-    });
-    let quantile = |share| Some(latencies.as_ref()?.quantile(share).as_secs_f64() * 1e3);
     let bytes = offered * EVENTS * constants.measured.disk_bytes_per_event * DAY;
     Report {
         limit,
         max_calls_per_second: max,
         falls_behind,
-        p50_ms: quantile(0.5),
-        p99_ms: quantile(0.99),
+        commit_ms: cell.times.whole(1.0) / 1e3,
         gigabytes_per_day: bytes / 1e9,
         days_until_full: scenario.disk_tb * 1e12 / bytes,
-        connections: cell.path.servers * CONNECTIONS,
+        connections: cell.servers * CONNECTIONS,
         lock_wait_ms: cell.lock_wait().as_secs_f64() * 1e3,
-        busiest_tenant: cell.path.tenants.shares().next().unwrap_or(1.0),
+        busiest_tenant: cell.tenants.first().copied().unwrap_or(1.0),
         scenario: scenario.clone(),
         resources,
     }
-}
-
-/// The calls per second of one database at which the path of the events is full.
-pub(super) fn path(constants: &Constants, scenario: &Scenario) -> f64 {
-    Cell::new(constants, scenario).saturated().events_per_second() / EVENTS
 }
 
 /// Finds the rate at which `load` is 1.
@@ -215,14 +262,11 @@ fn full(load: &dyn Fn(f64) -> f64) -> f64 {
     low
 }
 
-/// The parts of a transaction on a database with these times of a commit and a round trip.
-pub(super) fn times(constants: &Constants, flush_us: f64, trip_us: f64) -> Times {
-    let insert = constants.line(|it| it.counter_us);
-    let all = constants.line(|it| it.relaxed_us);
-    let insert = Line { fixed: insert.fixed.clamp(0.0, all.fixed), each: insert.each };
-    let [begin, travel, commit] = TRIPS.map(|trips| trips * trip_us);
-    let prepare = Line { fixed: all.fixed - insert.fixed, each: (all.each - insert.each).max(0.0) };
-    Times { begin, prepare, travel, insert, commit: commit + flush_us }
+/// The shares of `count` tenants, which fall with the power `skew` of their rank (Zipf).
+fn zipf(count: usize, skew: f64) -> Vec<f64> {
+    let weights: Vec<f64> = (1..=count.max(1)).map(|rank| (rank as f64).powf(-skew)).collect();
+    let sum: f64 = weights.iter().sum();
+    weights.into_iter().map(|it| it / sum).collect()
 }
 
 type Utilisation<'a> = Box<dyn Fn(f64) -> f64 + 'a>;
@@ -231,28 +275,22 @@ impl<'a> Cell<'a> {
     fn new(constants: &'a Constants, scenario: &'a Scenario) -> Self {
         let databases = scenario.databases.max(1);
         let flush = scenario.commit_ms.map_or(constants.flush_us(), |it| it * 1e3);
-        let path = Path {
+        Self {
+            scenario,
+            constants,
             servers: (scenario.replicas / databases).max(1),
-            tenants: Tenants::zipf(scenario.tenants / databases, scenario.skew),
-            sticky: scenario.sticky,
-            processors: scenario.database_cores.max(1),
-            times: times(constants, flush, scenario.round_trip_us),
-        };
-        Self { scenario, constants, path }
-    }
-
-    fn saturated(&self) -> Outcome {
-        let transactions = (self.path.servers as u64 * 20).clamp(400, 4_000);
-        simulation::run(&self.path, Load::Saturated { transactions }, SEED)
+            tenants: zipf(scenario.tenants / databases, scenario.skew),
+            times: Times::new(constants, flush, scenario.round_trip_us),
+        }
     }
 
     /// The share of the busiest server.
     fn busiest_server(&self) -> f64 {
-        let mut servers = vec![0.0; self.path.servers];
+        let mut servers = vec![0.0; self.servers];
         if !self.scenario.sticky {
             return 1.0 / servers.len() as f64;
         }
-        for (place, share) in self.path.tenants.shares().enumerate() {
+        for (place, share) in self.tenants.iter().enumerate() {
             let server = place % servers.len();
             if let Some(it) = servers.get_mut(server) {
                 *it += share;
@@ -263,27 +301,30 @@ impl<'a> Cell<'a> {
 
     /// The longest wait when all servers have a full group of common tenants.
     fn lock_wait(&self) -> Duration {
-        let times = &self.path.times;
+        let times = &self.times;
         let each = match self.scenario.sticky {
             true => times.counter(FULL),
             false => times.locked(FULL),
         };
-        Duration::from_secs_f64(each * (self.path.servers - 1) as f64 / 1e6)
+        Duration::from_secs_f64(each * (self.servers - 1) as f64 / 1e6)
     }
 
-    /// Every resource, with its utilisation at a rate of calls. `saturated` is the number of events
-    /// per second of the simulated path when every server always has a full group.
-    fn resources(&self, saturated: f64) -> Vec<(&'static str, Effect, Utilisation<'_>)> {
-        let (scenario, constants, times) = (self.scenario, self.constants, self.path.times);
+    /// How likely two full groups have a tenant in common, so that one waits for the other.
+    fn common_tenants(&self) -> f64 {
+        let same: f64 = self.tenants.iter().map(|share| share * share).sum();
+        1.0 - (-FULL * FULL * same).exp()
+    }
+
+    /// Every resource, with its utilisation at a rate of calls.
+    fn resources(&self) -> Vec<(&'static str, Effect, Utilisation<'_>)> {
+        let (scenario, constants, times) = (self.scenario, self.constants, &self.times);
         let measured = &constants.measured;
-        let servers = self.path.servers as f64;
+        let servers = self.servers as f64;
         // From microseconds per call, or per full group, to a utilisation.
         let per_call = |us: f64| -> Utilisation<'_> { Box::new(move |calls| calls * us / 1e6) };
         let per_group = |us: f64| per_call(us * EVENTS / FULL);
 
         let server = constants.call_us + EVENTS * measured.append_cpu_us;
-        let first = self.path.tenants.shares().next().unwrap_or(1.0);
-        let in_group = 1.0 - (1.0 - first).powf(FULL);
         let transaction = constants.line(|it| it.database_us).of(FULL);
         let limits = match scenario.limits {
             Limits::Store => measured.limit_database_us,
@@ -329,14 +370,8 @@ impl<'a> Cell<'a> {
             ("signatures of one server", Effect::Backlog, Box::new(|calls| self.signing(calls))),
         ];
         if !scenario.sticky {
-            let row = per_group(times.locked(FULL) * in_group);
-            resources.push(("row of the busiest tenant", Effect::Calls, row));
-        }
-        // Groups of different servers wait for one another when they share any tenant.
-        let path: Utilisation<'_> = Box::new(move |calls| calls * EVENTS / saturated);
-        let alone = resources.iter().filter(|it| it.1 == Effect::Calls).map(|it| full(&it.2));
-        if full(&path) < 0.95 * alone.fold(f64::INFINITY, f64::min) {
-            resources.push(("rows of shared tenants (simulated)", Effect::Calls, path));
+            let rows = per_group(times.locked(FULL) * self.common_tenants());
+            resources.push(("rows of shared tenants", Effect::Calls, rows));
         }
         if scenario.limits == Limits::Redis {
             let step = per_call(1e6 / constants.redis_per_second);
@@ -350,15 +385,14 @@ impl<'a> Cell<'a> {
         let measured = &self.constants.measured;
         let statement = measured.statement_us + self.scenario.round_trip_us;
         let signatures: f64 = self
-            .path
             .tenants
-            .shares()
+            .iter()
             .map(|share| {
                 let events = share * calls * EVENTS;
                 (events / SIGNED_EVENTS).max(events.min(1.0 / SIGNED_SECONDS))
             })
             .sum();
-        let signature = SIGNATURE_STATEMENTS * statement + self.path.times.commit;
+        let signature = SIGNATURE_STATEMENTS * statement + self.times.commit;
         let work = IDLE_STATEMENTS * statement
             + calls * EVENTS * (measured.check_us + measured.news_database_us)
             + signatures * signature;

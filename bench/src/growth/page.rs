@@ -1,6 +1,5 @@
 //! The report of a deployment, and the page with the table of all.
 
-use super::CALLS;
 use super::constants::Constants;
 use super::model::{self, Effect, LOCK_LIMIT, Limits, Report, Scenario};
 
@@ -67,7 +66,7 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
 pub(super) fn page(constants: &Constants) -> String {
     let reports: Vec<_> = scenarios()
         .into_iter()
-        .map(|(name, scenario)| (name, model::report(constants, &scenario, CALLS)))
+        .map(|(name, scenario)| (name, model::report(constants, &scenario)))
         .collect();
     let parts = [HEAD.to_owned(), tables(&reports), one_database(constants), measured(constants)];
     parts.join("\n")
@@ -106,7 +105,7 @@ fn deployments(reports: &[(&str, Report)]) -> String {
 fn limits(reports: &[(&str, Report)]) -> String {
     let mut text = format!(
         "## Limits\n\n*Limit* is the resource that makes calls wait first, *most* the rate at which \
-         it is full. A commit is one append of an event, from its arrival at the queue of its server; \
+         it is full. A *commit* is one append of an event that waits for no other; \
          a call waits for two of them. *Lock wait* is the longest wait for the other servers of the \
          database when all of them have full groups; after {} s calls are refused. *Full after*: the record fills {} TB \
          in each database.\n\n",
@@ -114,22 +113,20 @@ fn limits(reports: &[(&str, Report)]) -> String {
         base().disk_tb
     );
     let rows = reports.iter().map(|(name, it)| {
-        let time = |ms: Option<f64>| ms.map_or("overloaded".to_owned(), |ms| format!("{ms:.1} ms"));
         vec![
             (*name).to_owned(),
             count(it.scenario.calls_per_second),
             count(it.max_calls_per_second),
             it.limit.to_owned(),
             it.falls_behind.unwrap_or("-").to_owned(),
-            time(it.p50_ms),
-            time(it.p99_ms),
+            format!("{:.1} ms", it.commit_ms),
             format!("{:.1} s", it.lock_wait_ms / 1e3),
             count(it.connections as f64),
             count(it.gigabytes_per_day),
             format!("{} days", short(it.days_until_full)),
         ]
     });
-    let head = "| | calls/s | most | limit | falls behind earlier | commit p50 | p99 | lock wait | \
+    let head = "| | calls/s | most | limit | falls behind earlier | commit | lock wait | \
                 connections of a database | GB a day in a database | full after |";
     text.push_str(&table(head, rows));
     text
@@ -181,7 +178,7 @@ fn one_database(constants: &Constants) -> String {
                     round_trip_us: trip,
                     ..base()
                 };
-                row.push(count(model::path(constants, &scenario)));
+                row.push(count(model::report(constants, &scenario).max_calls_per_second));
             }
         }
         row
