@@ -2,7 +2,8 @@
 //!
 //! [`SqliteStore`] keeps everything in one SQLite file that several processes share.
 //! [`MemoryStorage`] keeps it in memory, for tests and for embedders that need no durability. Every
-//! engine is one folder and passes the suites in [`conformance`].
+//! engine is one folder and passes the suite `storage_suite!`, which the feature `conformance` has
+//! for other engines as well.
 //!
 //! This is the only crate that contains SQL.
 //!
@@ -11,6 +12,7 @@
 
 #[doc(hidden)]
 pub mod benchmarks;
+#[cfg(any(test, feature = "conformance"))]
 #[doc(hidden)]
 pub mod conformance;
 mod copy;
