@@ -53,8 +53,6 @@ pub(crate) enum Kind {
     Time,
     /// As `Time`; SQLite keeps it as milliseconds since the Unix epoch.
     Millis,
-    /// As `Text`; SQLite keeps the empty text as null.
-    Optional,
     /// The order of creation, which SQLite keeps as the number of the row.
     Order,
 }
@@ -79,7 +77,7 @@ pub(crate) struct Table {
 /// All tables except the events and the data derived from them. Locks, leases, duties and the
 /// buckets of rate limits belong to running servers.
 pub(crate) const TABLES: &[Table] = {
-    use Kind::{Bytes, Flag, Millis, Number, Optional, Order, Text, Time};
+    use Kind::{Bytes, Flag, Millis, Number, Order, Text, Time};
     &[
         Table {
             name: "keys",
@@ -140,7 +138,7 @@ pub(crate) const TABLES: &[Table] = {
             columns: &[
                 ("id", Text),
                 ("tenant", Text),
-                ("principal", Optional),
+                ("principal", Text),
                 ("name", Text),
                 ("kind", Text),
                 ("audiences", Text),

@@ -30,7 +30,7 @@ mod postgres;
 mod queue;
 #[cfg(feature = "redis")]
 mod redis;
-mod saved;
+mod rows;
 mod seal;
 mod seal_places;
 mod sign;

@@ -41,6 +41,7 @@ mod runs;
 mod saved;
 mod schema_check;
 mod segments;
+mod statement;
 mod unknown_starts;
 mod witnesses;
 mod writer;

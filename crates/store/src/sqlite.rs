@@ -9,7 +9,7 @@
 
 mod approvals;
 mod catalogs;
-mod chain;
+pub(crate) mod chain;
 mod client_sessions;
 pub(crate) mod compact;
 mod copier;
@@ -35,13 +35,14 @@ mod row;
 mod runs;
 mod saved;
 mod segments;
+mod statement;
 mod transaction;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use rusqlite::Connection;
@@ -54,7 +55,7 @@ use toolcrib_core::{
     idempotency::IdempotencyStore,
     pin::PinStore,
     quota::QuotaStore,
-    record::{RecordStore, StoredEvent, StoredQuery},
+    record::RecordStore,
     store::{
         CatalogStore, Changes, ClientSessionStore, CommitObserver, KeyStore, RunStore, SavedStore,
         SegmentStore, Storage, StoreError, StoreMeasures,
@@ -193,14 +194,6 @@ impl Storage for SqliteStore {
     async fn ended(&self) {
         self.inner.writer.ended().await;
     }
-}
-
-/// Reads events through a connection outside a store.
-pub(crate) fn stored(
-    connection: &Connection,
-    query: &StoredQuery,
-) -> Result<Vec<StoredEvent>, StoreError> {
-    chain::select(connection, query).map_err(|failure| failure.at(Path::new("the store")))
 }
 
 fn changes(connection: &Connection) -> Result<Changes, Failure> {

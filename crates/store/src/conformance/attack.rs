@@ -177,7 +177,7 @@ fn events(connection: &Connection, tenant: &str) -> Vec<StoredEvent> {
     loop {
         let after = events.last().map_or(0, |last: &StoredEvent| last.tenant_position);
         let query = StoredQuery { tenant: tenant.clone(), after, ..StoredQuery::default() };
-        let page = crate::sqlite::stored(connection, &query).unwrap();
+        let page = crate::sqlite::chain::select(connection, &query).unwrap();
         if page.is_empty() {
             return events;
         }

@@ -6,8 +6,7 @@ use toolcrib_core::{
     event::EventBody,
     id::{EventId, TenantId},
     record::{
-        Checkpoint, CheckpointKind, Cursor, Head, NO_CHECKPOINT, News, RecordStore, StoredEvent,
-        StoredQuery,
+        Checkpoint, CheckpointKind, Cursor, Head, News, RecordStore, StoredEvent, StoredQuery,
     },
     store::StoreError,
 };
@@ -16,7 +15,7 @@ use super::{
     log::{Events, Kept, MemoryLog},
     shared::lock,
 };
-use crate::{MAX_READ, capped};
+use crate::{MAX_READ, capped, rows::record::continues};
 
 #[async_trait]
 impl RecordStore for MemoryLog {
@@ -69,17 +68,12 @@ impl RecordStore for MemoryLog {
 
     async fn add_checkpoint(&self, new: Checkpoint) -> Result<bool, StoreError> {
         let mut events = lock(&self.0);
-        let (number, prev, position) = match events.of(&new.tenant).last() {
-            Some(last) => (last.number + 1, last.digest(), last.position),
-            None => (1, NO_CHECKPOINT, 0),
+        let here = |kept: &&Kept| {
+            let logged = &kept.logged;
+            logged.tenant == new.tenant && logged.link.position == new.position
         };
-        let true_of_log = events.log.iter().any(|kept| {
-            let link = &kept.logged.link;
-            kept.logged.tenant == new.tenant
-                && (link.position, link.hash) == (new.position, new.hash)
-        });
-        let in_order = new.position >= position || new.kind != CheckpointKind::Head;
-        if new.number != number || new.prev != prev || !true_of_log || !in_order {
+        let stored = events.log.iter().find(here).map(|kept| kept.logged.link.hash);
+        if !continues(&new, events.of(&new.tenant).last(), stored) {
             return Ok(false);
         }
         events.checkpoints.entry(new.tenant.clone()).or_default().push(new);

@@ -10,7 +10,7 @@ use toolcrib_core::{
 };
 
 use super::shared::lock;
-use crate::saved::{Present, selected};
+use crate::rows::saved::{Present, selected};
 
 /// Saved views and calls in memory.
 #[derive(Debug, Default)]

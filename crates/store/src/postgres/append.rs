@@ -32,7 +32,7 @@ pub(super) async fn append(
 ) -> Result<Vec<u64>, Failure> {
     // Sent together, in one round trip.
     let (_, mut heads) =
-        futures_util::try_join!(require(transaction, instance), heads(transaction, records))?;
+        tokio::try_join!(require(transaction, instance), heads(transaction, records))?;
     let mut sequences = sequences(transaction, records).await?;
     let mut places = Vec::with_capacity(records.len());
     let mut hashes = Vec::with_capacity(records.len());

@@ -219,7 +219,7 @@ fn order(table: &Table) -> String {
     let by = table.order.split(", ").map(|column| {
         let kind = table.columns.iter().find(|(name, _)| *name == column).map(|(_, kind)| kind);
         match kind {
-            Some(Kind::Text | Kind::Optional) => format!("{column} COLLATE \"C\""),
+            Some(Kind::Text) => format!("{column} COLLATE \"C\""),
             _ => column.to_owned(),
         }
     });
@@ -228,7 +228,7 @@ fn order(table: &Table) -> String {
 
 fn type_of(kind: Kind) -> &'static str {
     match kind {
-        Kind::Text | Kind::Optional => "text",
+        Kind::Text => "text",
         Kind::Number | Kind::Order => "bigint",
         Kind::Bytes => "bytea",
         Kind::Flag => "boolean",
@@ -238,7 +238,7 @@ fn type_of(kind: Kind) -> &'static str {
 
 fn value(row: &tokio_postgres::Row, index: usize, kind: Kind) -> Result<Value, Failure> {
     Ok(match kind {
-        Kind::Text | Kind::Optional => Value::Text(row.try_get(index)?),
+        Kind::Text => Value::Text(row.try_get(index)?),
         Kind::Number | Kind::Order => Value::Number(row.try_get(index)?),
         Kind::Bytes => Value::Bytes(row.try_get(index)?),
         Kind::Flag => Value::Flag(row.try_get(index)?),
@@ -255,7 +255,7 @@ fn columns(table: &Table, rows: Vec<Vec<Value>>) -> Vec<Box<dyn ToSql + Sync + S
         }
     }
     let array = |(values, (_, kind)): (Vec<Value>, &(&str, Kind))| match kind {
-        Kind::Text | Kind::Optional => Box::new(all(values, |value| match value {
+        Kind::Text => Box::new(all(values, |value| match value {
             Value::Text(text) => text,
             _ => None,
         })) as Box<dyn ToSql + Sync + Send>,

@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(15);
 
 /// Why an operation failed.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// PostgreSQL or the connection to it.
     Postgres(tokio_postgres::Error),
     /// The store itself refused, with a complete message.

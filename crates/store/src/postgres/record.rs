@@ -6,10 +6,7 @@ use tokio_postgres::Row;
 use toolcrib_core::{
     clock::Timestamp,
     id::TenantId,
-    record::{
-        Checkpoint, CheckpointKind, Cursor, Head, NO_CHECKPOINT, News, RecordStore, StoredEvent,
-        StoredQuery,
-    },
+    record::{Checkpoint, Cursor, Head, News, RecordStore, StoredEvent, StoredQuery},
     store::StoreError,
 };
 
@@ -20,10 +17,9 @@ use super::{
     partitions,
     row::{Param, bound, digest, execute, first, limit, one, parse, rows, stored_time, whole},
     schema_check,
+    statement::{self, run},
 };
-
-const CHECKPOINT: &str =
-    "kind, tenant, number, position, hash, signed_at, public_key, prev, signature";
+use crate::rows::record::{self, CHECKPOINT};
 
 #[async_trait]
 impl RecordStore for PostgresStore {
@@ -99,40 +95,17 @@ impl RecordStore for PostgresStore {
         within(async {
             let mut client = self.client().await?;
             let transaction = client.transaction().await?;
-            let tenant = new.tenant.as_str();
-            let sql = "SELECT 1 FROM tenants WHERE tenant = $1 FOR UPDATE";
-            rows(&transaction, sql, &[&tenant]).await?;
-            let last = last_of(&transaction, tenant).await?;
-            let (number, prev, position) = match &last {
-                Some(last) => (last.number + 1, last.digest(), last.position),
-                None => (1, NO_CHECKPOINT, 0),
-            };
+            lock(&transaction, &new.tenant).await?;
+            let last = record::last_checkpoint(&new.tenant);
+            let last = statement::first(&transaction, &last, record::checkpoint).await?;
             let sql = "SELECT hash FROM events WHERE tenant = $1 AND tenant_position = $2";
-            let stored = first(&transaction, sql, &[&tenant, &bound(new.position)]).await?;
+            let params: [Param<'_>; 2] = [&new.tenant.as_str(), &bound(new.position)];
+            let stored = first(&transaction, sql, &params).await?;
             let stored = stored.map(|row| digest(&row, 0)).transpose()?.flatten();
-            // A mark of retention has an earlier position, and an accepted log may be shorter than
-            // before.
-            let in_order = new.position >= position || new.kind != CheckpointKind::Head;
-            let true_of_log = stored == Some(new.hash);
-            if new.number != number || new.prev != prev || !true_of_log || !in_order {
+            if !record::continues(&new, last.as_ref(), stored) {
                 return Ok(false);
             }
-            let sql = format!(
-                "INSERT INTO checkpoints ({CHECKPOINT}) \
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-            );
-            let params: [Param<'_>; 9] = [
-                &new.kind.as_str(),
-                &tenant,
-                &bound(new.number),
-                &bound(new.position),
-                &new.hash.0.as_slice(),
-                &stored_time(new.at),
-                &new.public_key.as_slice(),
-                &new.prev.0.as_slice(),
-                &new.signature.as_slice(),
-            ];
-            execute(&transaction, &sql, &params).await?;
+            run(&transaction, &record::insert(&new)).await?;
             transaction.commit().await?;
             Ok(true)
         })
@@ -144,19 +117,11 @@ impl RecordStore for PostgresStore {
         tenant: &TenantId,
         after: u64,
     ) -> Result<Vec<Checkpoint>, StoreError> {
-        within(async {
-            let sql = format!(
-                "SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = $1 AND number > $2 \
-                 ORDER BY number LIMIT $3"
-            );
-            let params: [Param<'_>; 3] = [&tenant.as_str(), &bound(after), &limit(0)];
-            rows(&self.client().await?, &sql, &params).await?.iter().map(checkpoint).collect()
-        })
-        .await
+        self.select(record::checkpoints(tenant, after), record::checkpoint).await
     }
 
     async fn last_checkpoint(&self, tenant: &TenantId) -> Result<Option<Checkpoint>, StoreError> {
-        within(async { last_of(&self.client().await?, tenant.as_str()).await }).await
+        Ok(self.select(record::last_checkpoint(tenant), record::checkpoint).await?.pop())
     }
 
     async fn prunable(
@@ -180,7 +145,7 @@ impl RecordStore for PostgresStore {
             let params: [Param<'_>; 3] =
                 [&tenant.as_str(), &stored_time(before), &bound(delivered)];
             let found = first(&self.client().await?, &sql, &params).await?;
-            found.as_ref().map(checkpoint).transpose()
+            found.as_ref().map(record::checkpoint).transpose()
         })
         .await
     }
@@ -192,10 +157,8 @@ impl RecordStore for PostgresStore {
         within(async {
             let mut client = self.client().await?;
             let transaction = client.transaction().await?;
-            let tenant = tenant.as_str();
             // A run without events counts from 0 again, so appends wait.
-            let sql = "SELECT 1 FROM tenants WHERE tenant = $1 FOR UPDATE";
-            rows(&transaction, sql, &[&tenant]).await?;
+            lock(&transaction, tenant).await?;
             let sql = format!(
                 "DELETE FROM events WHERE position IN ( \
                    SELECT position FROM events WHERE tenant = $1 AND tenant_position <= ({MARK}) \
@@ -203,16 +166,9 @@ impl RecordStore for PostgresStore {
                                           WHERE tenant = $1) \
                    ORDER BY tenant_position LIMIT $2)"
             );
-            let removed = execute(&transaction, &sql, &[&tenant, &limit]).await?;
+            let removed = execute(&transaction, &sql, &[&tenant.as_str(), &limit]).await?;
             if bound(removed) < limit {
-                // By number: a mark of retention has an earlier position, so positions do not rise
-                // along the chain.
-                let sql = format!(
-                    "DELETE FROM checkpoints WHERE tenant = $1 AND number < \
-                     (SELECT max(number) FROM checkpoints \
-                      WHERE tenant = $1 AND kind <> 'pruned' AND position = ({MARK}))"
-                );
-                execute(&transaction, &sql, &[&tenant]).await?;
+                run(&transaction, &record::prune_checkpoints(tenant)).await?;
             }
             transaction.commit().await?;
             Ok(usize::try_from(removed).unwrap_or(usize::MAX))
@@ -227,44 +183,18 @@ impl RecordStore for PostgresStore {
     }
 
     async fn cursors(&self) -> Result<Vec<Cursor>, StoreError> {
-        within(async {
-            let sql = "SELECT name, position, moved_at, failing_since, failures, problem \
-                       FROM cursors ORDER BY name";
-            let cursor = |row: &Row| {
-                Ok(Cursor {
-                    name: row.try_get(0)?,
-                    position: whole(row.try_get(1)?)?,
-                    moved_at: row.try_get(2)?,
-                    failing_since: row.try_get(3)?,
-                    failures: whole(row.try_get(4)?)?,
-                    problem: row.try_get(5)?,
-                })
-            };
-            rows(&self.client().await?, sql, &[]).await?.iter().map(cursor).collect()
-        })
-        .await
+        self.select(record::cursors(), record::cursor).await
     }
 
     async fn set_cursor(&self, cursor: Cursor) -> Result<(), StoreError> {
-        within(async {
-            let sql = "INSERT INTO cursors \
-                       (name, position, moved_at, failing_since, failures, problem) \
-                       VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO UPDATE SET \
-                       position = $2, moved_at = $3, failing_since = $4, failures = $5, \
-                       problem = $6";
-            let params: [Param<'_>; 6] = [
-                &cursor.name,
-                &bound(cursor.position),
-                &cursor.moved_at.map(stored_time),
-                &cursor.failing_since.map(stored_time),
-                &bound(cursor.failures),
-                &cursor.problem,
-            ];
-            execute(&self.client().await?, sql, &params).await?;
-            Ok(())
-        })
-        .await
+        self.run(record::set_cursor(&cursor)).await.map(drop)
     }
+}
+
+/// Locks the log of a tenant, so that appends wait.
+async fn lock(client: &impl GenericClient, tenant: &TenantId) -> Result<(), Failure> {
+    let sql = "SELECT 1 FROM tenants WHERE tenant = $1 FOR UPDATE";
+    rows(client, sql, &[&tenant.as_str()]).await.map(drop)
 }
 
 /// Reads events as they are stored.
@@ -286,28 +216,4 @@ pub(super) async fn read(
 /// The last position of the whole log.
 pub(super) async fn last_position(client: &impl GenericClient) -> Result<u64, Failure> {
     whole(one(client, "SELECT value FROM log_position WHERE id = 1", &[]).await?.try_get(0)?)
-}
-
-async fn last_of(client: &impl GenericClient, tenant: &str) -> Result<Option<Checkpoint>, Failure> {
-    let sql = format!(
-        "SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = $1 ORDER BY number DESC LIMIT 1"
-    );
-    first(client, &sql, &[&tenant]).await?.as_ref().map(checkpoint).transpose()
-}
-
-fn checkpoint(row: &Row) -> Result<Checkpoint, Failure> {
-    let unreadable = || Failure::corrupt("a checkpoint of the record");
-    let digest = |column: usize| digest(row, column)?.ok_or_else(unreadable);
-    let signature: &[u8] = row.try_get(8)?;
-    Ok(Checkpoint {
-        kind: row.try_get::<_, &str>(0)?.parse().map_err(|_| unreadable())?,
-        tenant: parse(row.try_get(1)?, unreadable)?,
-        number: whole(row.try_get(2)?)?,
-        position: whole(row.try_get(3)?)?,
-        hash: digest(4)?,
-        at: row.try_get(5)?,
-        public_key: digest(6)?.0,
-        prev: digest(7)?,
-        signature: signature.try_into().map_err(|_| unreadable())?,
-    })
 }

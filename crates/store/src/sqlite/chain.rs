@@ -40,7 +40,7 @@ pub(super) fn last(connection: &Connection, tenant: &str) -> Result<(u64, Digest
 }
 
 /// Reads events as stored.
-pub(super) fn select(
+pub(crate) fn select(
     connection: &Connection,
     query: &StoredQuery,
 ) -> Result<Vec<StoredEvent>, Failure> {

@@ -80,7 +80,7 @@ impl Engine for SqliteStore {
         let stored = || table.columns.iter().filter(|(_, kind)| *kind != Kind::Order);
         let names: Vec<&str> = stored().map(|(name, _)| *name).collect();
         let places: Vec<String> =
-            (1..).zip(stored()).map(|(number, (_, kind))| write_as(number, *kind)).collect();
+            (1..).zip(stored()).map(|(number, _)| format!("?{number}")).collect();
         let sql = format!(
             "INSERT INTO {} ({}) VALUES ({})",
             table.name,
@@ -168,22 +168,14 @@ fn insert_event(
 
 fn read_as(name: &str, kind: Kind) -> String {
     match kind {
-        Kind::Optional => format!("ifnull({name}, '')"),
         Kind::Order => "rowid".to_owned(),
         _ => name.to_owned(),
     }
 }
 
-fn write_as(number: usize, kind: Kind) -> String {
-    match kind {
-        Kind::Optional => format!("nullif(?{number}, '')"),
-        _ => format!("?{number}"),
-    }
-}
-
 fn value(row: &Row<'_>, index: usize, kind: Kind) -> Result<Value, Failure> {
     Ok(match kind {
-        Kind::Text | Kind::Optional => Value::Text(row.get(index)?),
+        Kind::Text => Value::Text(row.get(index)?),
         Kind::Number | Kind::Order => Value::Number(row.get(index)?),
         Kind::Bytes => Value::Bytes(row.get(index)?),
         Kind::Flag => Value::Flag(row.get(index)?),

@@ -8,7 +8,7 @@ use toolcrib_core::store::StoreError;
 
 /// A failure that does not yet name its file.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// SQLite refused.
     Sqlite(rusqlite::Error),
     /// The store itself refused, with a complete message.

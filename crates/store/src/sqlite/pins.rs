@@ -1,15 +1,11 @@
 //! Pins on SQLite.
 
 use async_trait::async_trait;
-use rusqlite::{Connection, Params, Row, params};
+use rusqlite::Connection;
 use toolcrib_core::{
-    canonical::Digest,
     clock::Timestamp,
     id::SourceId,
-    pin::{
-        ApprovedForm, EarlierForms, MAX_EARLIER, Pin, PinApproval, PinBook, PinChoice, PinDigests,
-        PinForm, PinStore, SeenForm,
-    },
+    pin::{Pin, PinApproval, PinBook, PinChoice, PinForm, PinStore},
     principal::PrincipalKey,
     store::StoreError,
 };
@@ -17,41 +13,44 @@ use toolcrib_core::{
 use super::{
     failure::Failure,
     handle::SqliteStore,
-    row::{all, execute, first, moment, parse, time_text, whole},
+    statement::{read, run},
 };
+use crate::rows::{Statement, pins};
 
-/// Reads a pin with its earlier forms, one row for each of them.
-const PINS: &str = "SELECT p.tool, p.approved_digest, p.approved, p.approved_at, p.approved_by, \
-                    p.approved_tenant, p.seen_digest, p.seen, p.seen_at, p.change_count, e.digest, \
-                    e.form, e.approved_at, e.approved_by, e.approved_tenant FROM pins AS p \
-                    LEFT JOIN earlier_forms AS e ON e.source = p.source AND e.tool = p.tool \
-                    WHERE p.source = ?1";
-/// The order of [`PINS`].
-const ORDER: &str = "ORDER BY p.tool, e.approved_at DESC, e.digest";
+impl SqliteStore {
+    /// Runs statements that change pins, and returns the numbers of changed rows.
+    async fn change_pins(&self, statements: Vec<Statement>) -> Result<Vec<usize>, StoreError> {
+        self.on_writer(move |connection| {
+            let changed: Vec<usize> =
+                statements.iter().map(|it| run(connection, it)).collect::<Result<_, _>>()?;
+            count(connection, changed.iter().any(|rows| *rows > 0))?;
+            Ok(changed)
+        })
+        .await
+    }
+
+    async fn select_pins(
+        &self,
+        source: &SourceId,
+        tool: Option<&str>,
+    ) -> Result<Vec<Pin>, StoreError> {
+        let (select, source) = (pins::select(source, tool), source.clone());
+        Ok(pins::join_pins(self.select(select, move |row| pins::pin(&source, row)).await?))
+    }
+}
 
 #[async_trait]
 impl PinStore for SqliteStore {
     async fn book(&self, source: &SourceId) -> Result<PinBook, StoreError> {
-        let source = source.clone();
-        self.on_reader(move |connection| book(connection, &source)).await
+        Ok(pins::join_book(self.select(pins::book(source), |row| pins::book_row(row)).await?))
     }
 
     async fn pins(&self, source: &SourceId) -> Result<Vec<Pin>, StoreError> {
-        let source = source.clone();
-        self.on_reader(move |connection| {
-            let sql = format!("{PINS} {ORDER}");
-            pins(connection, &source, &sql, params![source.as_str()])
-        })
-        .await
+        self.select_pins(source, None).await
     }
 
     async fn pin(&self, source: &SourceId, tool: &str) -> Result<Option<Pin>, StoreError> {
-        let (source, tool) = (source.clone(), tool.to_owned());
-        self.on_reader(move |connection| {
-            let sql = format!("{PINS} AND p.tool = ?2 {ORDER}");
-            Ok(pins(connection, &source, &sql, params![source.as_str(), tool])?.pop())
-        })
-        .await
+        Ok(self.select_pins(source, Some(tool)).await?.pop())
     }
 
     async fn trust(
@@ -60,21 +59,8 @@ impl PinStore for SqliteStore {
         forms: Vec<(String, PinForm)>,
         at: Timestamp,
     ) -> Result<(), StoreError> {
-        let source = source.clone();
-        self.on_writer(move |connection| {
-            let mut added = 0;
-            for (tool, PinForm { digest, document }) in &forms {
-                let sql = "INSERT INTO pins (source, tool, approved_digest, approved, \
-                             approved_at) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
-                added += execute(
-                    connection,
-                    sql,
-                    params![source.as_str(), tool, digest.0, document, time_text(at)],
-                )?;
-            }
-            changed(connection, added)
-        })
-        .await
+        let trust = forms.iter().map(|(tool, form)| pins::trust(source, tool, form, at));
+        self.change_pins(trust.collect()).await.map(drop)
     }
 
     async fn note(
@@ -83,45 +69,15 @@ impl PinStore for SqliteStore {
         forms: Vec<(String, PinForm)>,
         at: Timestamp,
     ) -> Result<Vec<String>, StoreError> {
-        let source = source.clone();
-        self.on_writer(move |connection| {
-            let mut news = Vec::new();
-            for (tool, PinForm { digest, document }) in &forms {
-                let sql = "INSERT INTO pins (source, tool, seen_digest, seen, seen_at) \
-                             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (source, tool) DO UPDATE SET \
-                             seen_digest = ?3, seen = ?4, seen_at = ?5, change_count = \
-                             change_count + (approved_digest IS NOT NULL) \
-                             WHERE seen_digest IS NOT ?3 AND approved_digest IS NOT ?3 \
-                             AND NOT EXISTS (SELECT 1 FROM earlier_forms AS e WHERE \
-                             e.source = ?1 AND e.tool = ?2 AND e.digest = ?3)";
-                let noted = execute(
-                    connection,
-                    sql,
-                    params![source.as_str(), tool, digest.0, document, time_text(at)],
-                )?;
-                if noted > 0 {
-                    news.push(tool.clone());
-                }
-            }
-            changed(connection, news.len())?;
-            Ok(news)
-        })
-        .await
+        let notes = forms.iter().map(|(tool, form)| pins::note(source, tool, form, at));
+        let noted = self.change_pins(notes.collect()).await?;
+        let news = forms.into_iter().zip(noted).filter(|(_, rows)| *rows > 0);
+        Ok(news.map(|((tool, _), _)| tool).collect())
     }
 
     async fn forget(&self, source: &SourceId, tools: Vec<String>) -> Result<(), StoreError> {
-        let source = source.clone();
-        self.on_writer(move |connection| {
-            let mut forgotten = 0;
-            for tool in &tools {
-                let sql = "UPDATE pins SET seen_digest = NULL, seen = NULL, seen_at = NULL \
-                             WHERE source = ?1 AND tool = ?2 AND seen_digest IS NOT NULL \
-                             AND approved_digest IS NOT NULL";
-                forgotten += execute(connection, sql, params![source.as_str(), tool])?;
-            }
-            changed(connection, forgotten)
-        })
-        .await
+        let forget = tools.iter().map(|tool| pins::forget(source, tool));
+        self.change_pins(forget.collect()).await.map(drop)
     }
 
     async fn approve(
@@ -134,16 +90,20 @@ impl PinStore for SqliteStore {
             let mut before = Vec::new();
             // All are checked before the first is changed.
             for (index, choice) in choices.iter().enumerate() {
-                let known = digests(connection, &choice.source, &choice.tool)?;
+                let digests = pins::digests(&choice.source, &choice.tool);
+                let rows = read(connection, &digests, |row| pins::digest_row(row))?;
+                let known = pins::join_digests(rows);
                 if !known.can_approve(choice) {
                     return Ok(PinApproval::Stale(index));
                 }
                 before.push(known.approved);
             }
             for choice in &choices {
-                approve(connection, choice, at, by.as_ref())?;
+                for statement in pins::approve(choice, at, by.as_ref()) {
+                    run(connection, &statement)?;
+                }
             }
-            changed(connection, choices.len())?;
+            count(connection, !choices.is_empty())?;
             Ok(PinApproval::Approved(before))
         })
         .await
@@ -151,157 +111,9 @@ impl PinStore for SqliteStore {
 }
 
 /// Counts a change of the pins.
-fn changed(connection: &Connection, rows: usize) -> Result<(), Failure> {
-    if rows > 0 {
-        let sql = "UPDATE meta SET value = value + 1 WHERE name = 'pins_epoch'";
-        execute(connection, sql, [])?;
+fn count(connection: &Connection, is_changed: bool) -> Result<(), Failure> {
+    if is_changed {
+        run(connection, &pins::next_epoch())?;
     }
     Ok(())
-}
-
-/// Approves one form. Its predecessor is copied before it is overwritten.
-fn approve(
-    connection: &Connection,
-    PinChoice { source, tool, digest, earlier }: &PinChoice,
-    at: Timestamp,
-    by: Option<&PrincipalKey>,
-) -> Result<(), Failure> {
-    let source = source.as_str();
-    match earlier {
-        EarlierForms::Replace => {
-            let sql = "DELETE FROM earlier_forms WHERE source = ?1 AND tool = ?2";
-            execute(connection, sql, params![source, tool])?;
-        }
-        EarlierForms::Keep => {
-            let sql = "INSERT INTO earlier_forms (source, tool, digest, form, approved_at, \
-                         approved_by, approved_tenant) SELECT source, tool, approved_digest, \
-                         approved, approved_at, approved_by, approved_tenant FROM pins \
-                         WHERE source = ?1 AND tool = ?2 AND seen_digest = ?3 \
-                         AND approved_digest IS NOT NULL ON CONFLICT DO NOTHING";
-            execute(connection, sql, params![source, tool, digest.0])?;
-            let sql = "DELETE FROM earlier_forms WHERE source = ?1 AND tool = ?2 AND digest NOT IN \
-                         (SELECT digest FROM earlier_forms WHERE source = ?1 AND tool = ?2 \
-                         ORDER BY approved_at DESC, digest LIMIT ?3)";
-            let limit = i64::try_from(MAX_EARLIER).unwrap_or(i64::MAX);
-            execute(connection, sql, params![source, tool, limit])?;
-        }
-    }
-    let sql = "UPDATE pins SET approved_digest = seen_digest, approved = seen, \
-                 approved_at = ?4, approved_by = ?5, approved_tenant = ?6, \
-                 seen_digest = NULL, seen = NULL, seen_at = NULL \
-                 WHERE source = ?1 AND tool = ?2 AND seen_digest = ?3";
-    let principal = by.map(|by| by.principal.as_str());
-    let tenant = by.map(|by| by.tenant.as_str());
-    execute(connection, sql, params![source, tool, digest.0, time_text(at), principal, tenant])?;
-    Ok(())
-}
-
-/// Reads the digests of one tool, inside a transaction.
-fn digests(connection: &Connection, source: &SourceId, tool: &str) -> Result<PinDigests, Failure> {
-    let sql = "SELECT approved_digest, seen_digest, change_count FROM pins \
-                 WHERE source = ?1 AND tool = ?2";
-    let key = [source.as_str(), tool];
-    let found = first(connection, sql, key, |row| -> Result<_, Failure> {
-        Ok(PinDigests {
-            approved: row.get::<_, Option<[u8; 32]>>(0)?.map(Digest),
-            earlier: Vec::new(),
-            seen: row.get::<_, Option<[u8; 32]>>(1)?.map(Digest),
-            change_count: row.get(2)?,
-        })
-    })?;
-    let mut found = found.unwrap_or_default();
-    let sql = "SELECT digest FROM earlier_forms WHERE source = ?1 AND tool = ?2 ORDER BY digest";
-    found.earlier = all(connection, sql, key, |row| Ok(Digest(row.get(0)?)))?;
-    Ok(found)
-}
-
-/// One statement, so that the epoch matches the digests.
-fn book(connection: &Connection, source: &SourceId) -> Result<PinBook, Failure> {
-    let mut statement = connection.prepare_cached(
-        "SELECT meta.value, p.tool, p.approved_digest, p.seen_digest, p.change_count, e.digest \
-         FROM meta LEFT JOIN pins AS p ON p.source = ?1 \
-         LEFT JOIN earlier_forms AS e ON e.source = p.source AND e.tool = p.tool \
-         WHERE meta.name = 'pins_epoch' ORDER BY p.tool, e.digest",
-    )?;
-    let mut rows = statement.query([source.as_str()])?;
-    let mut book = PinBook::default();
-    while let Some(row) = rows.next()? {
-        book.epoch = whole(row.get(0)?)?;
-        if let Some(tool) = row.get::<_, Option<String>>(1)? {
-            let digest = |column: usize| -> Result<_, rusqlite::Error> {
-                Ok(row.get::<_, Option<[u8; 32]>>(column)?.map(Digest))
-            };
-            let pinned = book.tools.entry(tool).or_default();
-            pinned.approved = digest(2)?;
-            pinned.seen = digest(3)?;
-            pinned.change_count = row.get(4)?;
-            pinned.earlier.extend(digest(5)?);
-        }
-    }
-    Ok(book)
-}
-
-/// Reads the pins of a query over [`PINS`].
-fn pins(
-    connection: &Connection,
-    source: &SourceId,
-    sql: &str,
-    params: impl Params,
-) -> Result<Vec<Pin>, Failure> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query(params)?;
-    let mut pins: Vec<Pin> = Vec::new();
-    while let Some(row) = rows.next()? {
-        let tool: String = row.get(0)?;
-        let earlier = approved_form(source, row, 10)?;
-        match pins.last_mut().filter(|pin| pin.tool == tool) {
-            Some(pin) => pin.earlier.extend(earlier),
-            None => pins.push(Pin {
-                source: source.clone(),
-                tool,
-                approved: approved_form(source, row, 1)?,
-                earlier: earlier.into_iter().collect(),
-                seen: form(source, row, 6)?.map(|(form, at)| SeenForm { form, at }),
-                change_count: row.get(9)?,
-            }),
-        }
-    }
-    Ok(pins)
-}
-
-fn unreadable(source: &SourceId) -> Failure {
-    Failure::corrupt(format!("a pin of source {source}"))
-}
-
-/// Reads a form from the column of its digest and the next two.
-fn form(
-    source: &SourceId,
-    row: &Row<'_>,
-    column: usize,
-) -> Result<Option<(PinForm, Timestamp)>, Failure> {
-    let Some(bytes) = row.get::<_, Option<[u8; 32]>>(column)? else { return Ok(None) };
-    let document: String = row.get(column + 1)?;
-    if Digest::of(document.as_bytes()).0 != bytes {
-        return Err(unreadable(source));
-    }
-    let at = moment(row, column + 2, || unreadable(source))?.ok_or_else(|| unreadable(source))?;
-    Ok(Some((PinForm { digest: Digest(bytes), document }, at)))
-}
-
-/// Reads a form and its approver from the column of its digest and the next four.
-fn approved_form(
-    source: &SourceId,
-    row: &Row<'_>,
-    column: usize,
-) -> Result<Option<ApprovedForm>, Failure> {
-    let Some((form, at)) = form(source, row, column)? else { return Ok(None) };
-    let by = match (row.get::<_, Option<String>>(column + 3)?, row.get(column + 4)?) {
-        (Some(principal), Some::<String>(tenant)) => Some(PrincipalKey {
-            tenant: parse(tenant, || unreadable(source))?,
-            principal: parse(principal, || unreadable(source))?,
-        }),
-        (None, None) => None,
-        (Some(_), None) | (None, Some(_)) => return Err(unreadable(source)),
-    };
-    Ok(Some(ApprovedForm { form, at, by }))
 }

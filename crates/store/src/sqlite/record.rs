@@ -9,8 +9,8 @@ use toolcrib_core::{
     clock::Timestamp,
     id::TenantId,
     record::{
-        CheckedLink, Checkpoint, CheckpointKind, Cursor, Head, KnownHeads, NO_CHECKPOINT, News,
-        RecordStore, StoredEvent, StoredQuery,
+        CheckedLink, Checkpoint, Cursor, Head, KnownHeads, News, RecordStore, StoredEvent,
+        StoredQuery,
     },
     store::StoreError,
 };
@@ -20,12 +20,11 @@ use super::{
     failure::Failure,
     handle::SqliteStore,
     open_calls,
-    row::{bound, execute, first, limit, moment, parse, time, time_text, whole},
+    row::{bound, execute, limit, parse, time_text, whole},
+    statement::{first, run},
     transaction::WriteTransaction,
 };
-
-const CHECKPOINT: &str =
-    "kind, tenant, number, position, hash, signed_at, public_key, prev, signature";
+use crate::rows::record::{self, CHECKPOINT};
 
 #[async_trait]
 impl RecordStore for SqliteStore {
@@ -140,22 +139,12 @@ impl RecordStore for SqliteStore {
         tenant: &TenantId,
         after: u64,
     ) -> Result<Vec<Checkpoint>, StoreError> {
-        let tenant = tenant.to_string();
-        let read = move |connection: &Connection| {
-            let mut statement = connection.prepare_cached(&format!(
-                "SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = ?1 AND number > ?2 \
-                 ORDER BY number LIMIT ?3"
-            ))?;
-            let rows =
-                statement.query_and_then(params![tenant, bound(after), limit(0)], checkpoint)?;
-            rows.collect()
-        };
-        self.on_reader(read).await
+        self.select(record::checkpoints(tenant, after), |row| record::checkpoint(row)).await
     }
 
     async fn last_checkpoint(&self, tenant: &TenantId) -> Result<Option<Checkpoint>, StoreError> {
-        let tenant = tenant.to_string();
-        self.on_reader(move |connection| last_of(connection, &tenant)).await
+        let last = record::last_checkpoint(tenant);
+        Ok(self.select(last, |row| record::checkpoint(row)).await?.pop())
     }
 
     async fn prunable(
@@ -187,12 +176,13 @@ impl RecordStore for SqliteStore {
             let open = open.unwrap_or(i64::MAX);
             let params = params![tenant, time_text(before), bound(delivered), open];
             let mut rows = statement.query(params)?;
-            rows.next()?.map(checkpoint).transpose()
+            rows.next()?.map(record::checkpoint).transpose()
         };
         self.on_reader(read).await
     }
 
     async fn prune(&self, tenant: &TenantId, limit: usize) -> Result<usize, StoreError> {
+        let prune_checkpoints = record::prune_checkpoints(tenant);
         let tenant = tenant.to_string();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let work = move |transaction: &mut WriteTransaction<'_>| {
@@ -209,14 +199,7 @@ impl RecordStore for SqliteStore {
             );
             let removed = execute(connection, &sql, params![tenant, limit])?;
             if i64::try_from(removed).unwrap_or(i64::MAX) < limit {
-                // By number: a mark of retention has an earlier position, so positions do not rise
-                // along the chain.
-                let sql = format!(
-                    "DELETE FROM checkpoints WHERE tenant = ?1 AND number < \
-                         (SELECT max(number) FROM checkpoints \
-                          WHERE tenant = ?1 AND kind <> 'pruned' AND position = ({mark}))"
-                );
-                execute(connection, &sql, [&tenant])?;
+                run(connection, &prune_checkpoints)?;
             }
             // A run without events counts from 0 again.
             transaction.log.forget();
@@ -226,48 +209,11 @@ impl RecordStore for SqliteStore {
     }
 
     async fn cursors(&self) -> Result<Vec<Cursor>, StoreError> {
-        let read = |connection: &Connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT name, position, moved_at, failing_since, failures, problem FROM cursors \
-                 ORDER BY name",
-            )?;
-            let cursor = |row: &Row<'_>| {
-                let moment =
-                    |column| moment(row, column, || Failure::corrupt("the moment of a cursor"));
-                Ok(Cursor {
-                    name: row.get(0)?,
-                    position: whole(row.get(1)?)?,
-                    moved_at: moment(2)?,
-                    failing_since: moment(3)?,
-                    failures: whole(row.get(4)?)?,
-                    problem: row.get(5)?,
-                })
-            };
-            statement.query_and_then([], cursor)?.collect()
-        };
-        self.on_reader(read).await
+        self.select(record::cursors(), |row| record::cursor(row)).await
     }
 
     async fn set_cursor(&self, cursor: Cursor) -> Result<(), StoreError> {
-        let work = move |connection: &mut WriteTransaction<'_>| {
-            let sql = "INSERT OR REPLACE INTO cursors \
-                     (name, position, moved_at, failing_since, failures, problem) \
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-            execute(
-                connection,
-                sql,
-                params![
-                    cursor.name,
-                    bound(cursor.position),
-                    cursor.moved_at.map(time_text),
-                    cursor.failing_since.map(time_text),
-                    bound(cursor.failures),
-                    cursor.problem,
-                ],
-            )?;
-            Ok(())
-        };
-        self.on_writer(work).await
+        self.run(record::set_cursor(&cursor)).await.map(drop)
     }
 }
 
@@ -278,66 +224,21 @@ fn last_position(connection: &Connection) -> Result<u64, Failure> {
     whole(last.unwrap_or(0))
 }
 
-fn last_of(connection: &Connection, tenant: &str) -> Result<Option<Checkpoint>, Failure> {
-    let sql = format!(
-        "SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = ?1 ORDER BY number DESC LIMIT 1"
-    );
-    first(connection, &sql, [tenant], checkpoint)
-}
-
 fn add(connection: &Connection, new: &Checkpoint) -> Result<bool, Failure> {
-    let tenant = new.tenant.as_str();
-    let last = last_of(connection, tenant)?;
-    let (number, prev, position) = match &last {
-        Some(last) => (last.number + 1, last.digest(), last.position),
-        None => (1, NO_CHECKPOINT, 0),
-    };
+    let last = record::last_checkpoint(&new.tenant);
+    let last = first(connection, &last, |row| record::checkpoint(row))?;
     let stored: Option<Option<Digest>> = connection
         .prepare_cached(
             "SELECT hash FROM events INDEXED BY events_by_tenant \
              WHERE tenant = ?1 AND tenant_position = ?2",
         )?
-        .query_row(params![tenant, bound(new.position)], |row| Ok(chain::digest(row, 0)))
+        .query_row(params![new.tenant.as_str(), bound(new.position)], |row| {
+            Ok(chain::digest(row, 0))
+        })
         .optional()?;
-    let true_of_log = stored.flatten() == Some(new.hash);
-    // A mark of retention has an earlier position, and an accepted log may be shorter than before.
-    let in_order = new.position >= position || new.kind != CheckpointKind::Head;
-    if new.number != number || new.prev != prev || !true_of_log || !in_order {
+    if !record::continues(new, last.as_ref(), stored.flatten()) {
         return Ok(false);
     }
-    let sql = format!(
-        "INSERT INTO checkpoints ({CHECKPOINT}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
-    );
-    execute(
-        connection,
-        &sql,
-        params![
-            new.kind.as_str(),
-            tenant,
-            bound(new.number),
-            bound(new.position),
-            new.hash.0,
-            time_text(new.at),
-            new.public_key,
-            new.prev.0,
-            new.signature,
-        ],
-    )?;
+    run(connection, &record::insert(new))?;
     Ok(true)
-}
-
-fn checkpoint(row: &Row<'_>) -> Result<Checkpoint, Failure> {
-    let unreadable = || Failure::corrupt("a checkpoint of the record");
-    let digest = |column: usize| chain::digest(row, column).ok_or_else(unreadable);
-    Ok(Checkpoint {
-        kind: row.get::<_, String>(0)?.parse().map_err(|_| unreadable())?,
-        tenant: parse(row.get(1)?, unreadable)?,
-        number: whole(row.get(2)?)?,
-        position: whole(row.get(3)?)?,
-        hash: digest(4)?,
-        at: time(&row.get::<_, String>(5)?).ok_or_else(unreadable)?,
-        public_key: digest(6)?.0,
-        prev: digest(7)?,
-        signature: row.get(8).map_err(|_| unreadable())?,
-    })
 }

@@ -1,7 +1,6 @@
 //! Conversions between columns and values.
 
 use rusqlite::{Connection, Params, Row};
-use toolcrib_core::clock::Timestamp;
 
 use super::failure::Failure;
 pub(super) use crate::{
@@ -15,16 +14,6 @@ pub(super) fn parse<T: TryFrom<String>>(
     unreadable: impl FnOnce() -> Failure,
 ) -> Result<T, Failure> {
     T::try_from(text).map_err(|_| unreadable())
-}
-
-/// Reads the time in a column that may be null.
-pub(super) fn moment(
-    row: &Row<'_>,
-    column: usize,
-    unreadable: impl FnOnce() -> Failure,
-) -> Result<Option<Timestamp>, Failure> {
-    let text: Option<String> = row.get(column)?;
-    text.map(|text| time(&text).ok_or_else(unreadable)).transpose()
 }
 
 /// Converts a stored number that is never negative.

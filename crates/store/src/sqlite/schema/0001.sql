@@ -145,11 +145,11 @@ CREATE TABLE cursors (
 ) STRICT, WITHOUT ROWID;
 
 -- Credentials. `sealed` holds the values, encrypted and authenticated together with all other columns
--- except the two times. `principal` is NULL for a tenant's own. `kind` and `audiences` are JSON.
+-- except the two times. `principal` is empty for a tenant's own. `kind` and `audiences` are JSON.
 CREATE TABLE credentials (
   id         TEXT NOT NULL PRIMARY KEY,
   tenant     TEXT NOT NULL,
-  principal  TEXT,
+  principal  TEXT NOT NULL,
   name       TEXT NOT NULL,
   kind       TEXT NOT NULL,
   audiences  TEXT NOT NULL,
@@ -157,11 +157,9 @@ CREATE TABLE credentials (
   rotated_at TEXT NOT NULL,
   expires_at TEXT,
   revision   INTEGER NOT NULL CHECK (revision > 0),
-  sealed     BLOB NOT NULL
+  sealed     BLOB NOT NULL,
+  UNIQUE (tenant, principal, name)
 ) STRICT;
-
--- For SQLite no two NULLs are equal, but a tenant has one credential per name.
-CREATE UNIQUE INDEX credentials_by_owner ON credentials (tenant, ifnull(principal, ''), name);
 
 -- Runs of workflows. `inputs` is the data to resume a run in another process; it is deleted when the
 -- run ends, and sealed where there is a key. `cancelled` is set by a request for cancellation.
