@@ -75,8 +75,8 @@ trait Job: Send {
 
 struct Queued {
     job: Box<dyn Job>,
-    /// Releases the place in the queue when the request is over.
-    _room: OwnedSemaphorePermit,
+    /// The place in the queue.
+    room: OwnedSemaphorePermit,
 }
 
 struct Work<F, T> {
@@ -138,7 +138,7 @@ impl Writer {
         let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| closed())?;
         let (reply, answer) = oneshot::channel();
         let job = Box::new(Work { work, value: None, reply });
-        self.queue.push(Queued { job, _room: room }).map_err(|_| closed())?;
+        self.queue.push(Queued { job, room }).map_err(|_| closed())?;
         answer.await.unwrap_or_else(|_| Err(ended_early()))
     }
 
@@ -192,6 +192,14 @@ fn ended_early() -> StoreError {
     StoreError::Unavailable(
         "its writer thread stopped unexpectedly; restart the process and check its log".to_owned(),
     )
+}
+
+impl Queued {
+    /// Releases the place before the caller knows the outcome, so that it does not count itself.
+    fn finish(self, outcome: Result<(), StoreError>) {
+        drop(self.room);
+        self.job.finish(outcome);
+    }
 }
 
 impl<F, T> Job for Work<F, T>
@@ -336,14 +344,14 @@ impl Engine {
         match outcomes {
             Ok(outcomes) => {
                 for (queued, outcome) in batch.into_iter().zip(outcomes) {
-                    queued.job.finish(outcome.map_err(|failure| failure.at(place)));
+                    queued.finish(outcome.map_err(|failure| failure.at(place)));
                 }
             }
             Err(failure) => {
                 let error = failure.at(place);
                 tracing::error!(%error, requests = batch.len(), "a transaction was not stored");
                 for queued in batch {
-                    queued.job.finish(Err(error.clone()));
+                    queued.finish(Err(error.clone()));
                 }
             }
         }
