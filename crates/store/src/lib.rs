@@ -25,6 +25,7 @@ mod memory;
 mod open;
 mod options;
 mod page;
+mod parts;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod queue;

@@ -50,19 +50,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use toolcrib_core::{
-    approval::ApprovalStore,
     clock::Timestamp,
-    credential::{CredentialStore, CredentialStoreError, GrantStore},
-    event::EventLog,
-    idempotency::IdempotencyStore,
+    credential::CredentialStoreError,
     limit::RateLimiter,
-    pin::PinStore,
-    quota::QuotaStore,
-    record::{RecordStore, SharedWitnesses},
-    store::{
-        CatalogStore, Changes, ClientSessionStore, CommitObserver, KeyStore, RunStore, SavedStore,
-        SegmentStore, Storage, StoreError, StoreMeasures,
-    },
+    record::SharedWitnesses,
+    store::{Changes, CommitObserver, Storage, StoreError, StoreMeasures},
 };
 
 use self::failure::within;
@@ -76,68 +68,14 @@ pub(crate) fn check_url(url: &str) -> Result<(), StoreError> {
 
 #[async_trait]
 impl Storage for PostgresStore {
-    fn events(&self) -> Arc<dyn EventLog> {
-        Arc::new(self.clone())
-    }
-
-    fn record(&self) -> Arc<dyn RecordStore> {
-        Arc::new(self.clone())
-    }
+    crate::parts::parts_of_itself!();
 
     fn witnesses(&self) -> Option<Arc<dyn SharedWitnesses>> {
         Some(Arc::new(self.clone()))
     }
 
-    fn segments(&self) -> Arc<dyn SegmentStore> {
-        Arc::new(self.clone())
-    }
-
-    fn keys(&self) -> Arc<dyn KeyStore> {
-        Arc::new(self.clone())
-    }
-
-    fn catalogs(&self) -> Arc<dyn CatalogStore> {
-        Arc::new(self.clone())
-    }
-
-    fn pins(&self) -> Arc<dyn PinStore> {
-        Arc::new(self.clone())
-    }
-
-    fn approvals(&self) -> Arc<dyn ApprovalStore> {
-        Arc::new(self.clone())
-    }
-
-    fn runs(&self) -> Arc<dyn RunStore> {
-        Arc::new(self.clone())
-    }
-
-    fn idempotency(&self) -> Arc<dyn IdempotencyStore> {
-        Arc::new(self.clone())
-    }
-
-    fn client_sessions(&self) -> Arc<dyn ClientSessionStore> {
-        Arc::new(self.clone())
-    }
-
-    fn saved(&self) -> Arc<dyn SavedStore> {
-        Arc::new(self.clone())
-    }
-
-    fn quotas(&self) -> Arc<dyn QuotaStore> {
-        Arc::new(self.clone())
-    }
-
     fn limiter(&self) -> Option<Arc<dyn RateLimiter>> {
         Some(Arc::new(self.clone()))
-    }
-
-    fn credentials(&self) -> Arc<dyn CredentialStore> {
-        Arc::new(self.clone())
-    }
-
-    fn grants(&self) -> Arc<dyn GrantStore> {
-        Arc::new(self.clone())
     }
 
     async fn changes(&self, seen: Option<Changes>) -> Result<Changes, StoreError> {

@@ -48,18 +48,9 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 use tokio::time::{Instant, sleep_until};
 use toolcrib_core::{
-    approval::ApprovalStore,
     clock::Timestamp,
-    credential::{CredentialStore, CredentialStoreError, GrantStore},
-    event::EventLog,
-    idempotency::IdempotencyStore,
-    pin::PinStore,
-    quota::QuotaStore,
-    record::RecordStore,
-    store::{
-        CatalogStore, Changes, ClientSessionStore, CommitObserver, KeyStore, RunStore, SavedStore,
-        SegmentStore, Storage, StoreError, StoreMeasures,
-    },
+    credential::CredentialStoreError,
+    store::{Changes, CommitObserver, Storage, StoreError, StoreMeasures},
 };
 
 pub use self::handle::SqliteStore;
@@ -70,61 +61,7 @@ const POLL: Duration = Duration::from_millis(200);
 
 #[async_trait]
 impl Storage for SqliteStore {
-    fn events(&self) -> Arc<dyn EventLog> {
-        Arc::new(self.clone())
-    }
-
-    fn record(&self) -> Arc<dyn RecordStore> {
-        Arc::new(self.clone())
-    }
-
-    fn segments(&self) -> Arc<dyn SegmentStore> {
-        Arc::new(self.clone())
-    }
-
-    fn keys(&self) -> Arc<dyn KeyStore> {
-        Arc::new(self.clone())
-    }
-
-    fn catalogs(&self) -> Arc<dyn CatalogStore> {
-        Arc::new(self.clone())
-    }
-
-    fn pins(&self) -> Arc<dyn PinStore> {
-        Arc::new(self.clone())
-    }
-
-    fn approvals(&self) -> Arc<dyn ApprovalStore> {
-        Arc::new(self.clone())
-    }
-
-    fn runs(&self) -> Arc<dyn RunStore> {
-        Arc::new(self.clone())
-    }
-
-    fn idempotency(&self) -> Arc<dyn IdempotencyStore> {
-        Arc::new(self.clone())
-    }
-
-    fn client_sessions(&self) -> Arc<dyn ClientSessionStore> {
-        Arc::new(self.clone())
-    }
-
-    fn saved(&self) -> Arc<dyn SavedStore> {
-        Arc::new(self.clone())
-    }
-
-    fn quotas(&self) -> Arc<dyn QuotaStore> {
-        Arc::new(self.clone())
-    }
-
-    fn credentials(&self) -> Arc<dyn CredentialStore> {
-        Arc::new(self.clone())
-    }
-
-    fn grants(&self) -> Arc<dyn GrantStore> {
-        Arc::new(self.clone())
-    }
+    crate::parts::parts_of_itself!();
 
     /// All waiting callers share one poll, if it started after their requests: numbers read before
     /// a pause of this process do not confirm current data.
