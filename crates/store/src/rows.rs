@@ -3,6 +3,7 @@
 
 pub(crate) mod approvals;
 pub(crate) mod credentials;
+pub(crate) mod idempotency;
 pub(crate) mod keys;
 pub(crate) mod pins;
 pub(crate) mod record;

@@ -10,29 +10,21 @@ use deadpool_postgres::{GenericClient, Transaction};
 use toolcrib_core::{
     clock::Timestamp,
     id::RunId,
-    idempotency::{AnswerRecord, ClaimOutcome, IdempotencyClaim, IdempotencyKey, IdempotencyStore},
+    idempotency::{ClaimOutcome, IdempotencyClaim, IdempotencyKey, IdempotencyStore},
     store::StoreError,
 };
 
 use super::{
     failure::{Failure, within},
     handle::PostgresStore,
-    row::{Param, execute, first, one, parse, rows, stored_time},
+    row::{Param, execute, first, one, rows, stored_time},
 };
 use crate::{
     IdempotencyBounds,
-    seal::SealKeys,
-    seal_places::{answer_part, open_idempotent, seal_idempotent},
+    rows::idempotency::{
+        self, Decision, MOST_FORGOTTEN, OVERHEAD, SWEEP, StoredCall, decide, seal_answer, seal_call,
+    },
 };
-
-/// The approximate bytes of a call without its answer.
-const OVERHEAD: usize = 512;
-/// The bytes of the largest stored answer; also bounds the memory per answer.
-const LARGEST: usize = 8 << 20;
-/// The most expired calls that one step deletes.
-const SWEEP: i64 = 256;
-/// The most answers that one step deletes to make room; more wait for the next step.
-const MOST_FORGOTTEN: usize = 256;
 
 /// Runs `sql`, which deletes calls, and takes them from the counts of their callers.
 async fn delete(
@@ -62,26 +54,32 @@ impl IdempotencyStore for PostgresStore {
 
     async fn claim(&self, claim: IdempotencyClaim) -> Result<ClaimOutcome, StoreError> {
         let keys = &self.options().call_keys;
-        if !keys.can_seal() {
-            return Err(StoreError::Unavailable(
-                "idempotent answers require `[store] seal_key`".to_owned(),
-            ));
-        }
-        let call = seal_idempotent(keys, &claim.key, "call", &claim.call.to_string())?;
-        within(async {
+        let call = seal_call(keys, &claim)?;
+        let decision = within(async {
             let mut client = self.client().await?;
             let transaction = client.transaction().await?;
             lock(&transaction, &claim.key).await?;
-            if let Some(outcome) = look(&transaction, keys, &claim, self.instance()).await? {
-                transaction.commit().await?;
-                return Ok(outcome);
+            if let Some(stored) = stored_call(&transaction, &claim.key).await? {
+                match decide(keys, &claim, self.instance(), stored)? {
+                    Decision::Remove(id) => {
+                        delete(&transaction, "id = $1", &[&id]).await?;
+                    }
+                    decision => {
+                        transaction.commit().await?;
+                        return Ok(decision);
+                    }
+                }
             }
             put(&transaction, &claim, &call, self.instance()).await?;
             make_room(&transaction, &claim.key, self.options().idempotency).await?;
             transaction.commit().await?;
-            Ok(ClaimOutcome::Taken)
-        })
-        .await
+            Ok(Decision::Outcome(ClaimOutcome::Taken))
+        });
+        match decision.await? {
+            Decision::Outcome(outcome) => Ok(outcome),
+            Decision::Answer(answer) => Ok(answer.open(keys, &claim.key)),
+            Decision::Remove(_) => Ok(ClaimOutcome::Taken),
+        }
     }
 
     async fn keep(
@@ -92,13 +90,7 @@ impl IdempotencyStore for PostgresStore {
         until: Timestamp,
     ) -> Result<(), StoreError> {
         let bounds = self.options().idempotency;
-        let largest = usize::try_from(bounds.bytes.1).unwrap_or(usize::MAX).min(LARGEST);
-        let body = body.filter(|body| OVERHEAD + body.len() <= largest);
-        let part = answer_part(run.as_str());
-        let sealed = body.map(|body| seal_idempotent(&self.options().call_keys, key, &part, &body));
-        let sealed = sealed.transpose()?;
-        let bytes = OVERHEAD + sealed.as_ref().map_or(0, Vec::len);
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let (sealed, bytes) = seal_answer(&self.options().call_keys, key, run, body, bounds)?;
         within(async {
             let mut client = self.client().await?;
             let transaction = client.transaction().await?;
@@ -188,57 +180,24 @@ async fn count(
     Ok(())
 }
 
-/// Looks up the call under the key of `claim`. Returns `None` when the key is free, after removing
-/// a call that does not conflict with the claim.
-async fn look(
+async fn stored_call(
     transaction: &Transaction<'_>,
-    keys: &SealKeys,
-    claim: &IdempotencyClaim,
-    own: &str,
-) -> Result<Option<ClaimOutcome>, Failure> {
-    let key = &claim.key;
+    key: &IdempotencyKey,
+) -> Result<Option<StoredCall>, Failure> {
     let sql = "SELECT id, state, instance, run_id, call_id, call, answer, until FROM once_calls \
                WHERE tenant = $1 AND principal = $2 AND key = $3";
     let digest = key.key.0.as_slice();
     let params: [Param<'_>; 3] = [&key.tenant.as_str(), &key.principal.as_str(), &digest];
     let Some(row) = first(transaction, sql, &params).await? else { return Ok(None) };
-    let (id, state, instance): (i64, &str, &str) =
-        (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-    let until: Timestamp = row.try_get(7)?;
-    if state != "running" && until <= claim.now {
-        delete(transaction, "id = $1", &[&id]).await?;
-        return Ok(None);
-    }
-    // A call that cannot be opened cannot be compared, and its answer is lost.
-    let Some(call) = open_idempotent(keys, key, "call", row.try_get(5)?) else {
-        return Ok(Some(ClaimOutcome::Spent));
-    };
-    if call != claim.call.to_string() {
-        return Ok(Some(ClaimOutcome::OtherCall));
-    }
-    let run: String = row.try_get(3)?;
-    Ok(Some(match state {
-        // This process knows the calls that it runs, so a listed call stopped before it freed its
-        // key.
-        "running" if instance != own => ClaimOutcome::Running,
-        "running" | "lost" if claim.repeatable => {
-            delete(transaction, "id = $1", &[&id]).await?;
-            return Ok(None);
-        }
-        "running" | "lost" => ClaimOutcome::Lost {
-            run: parse(run, unreadable)?,
-            call_id: parse(row.try_get(4)?, unreadable)?,
-        },
-        "ended" => {
-            let answer: Option<&[u8]> = row.try_get(6)?;
-            match answer.and_then(|it| open_idempotent(keys, key, &answer_part(&run), it)) {
-                Some(body) => {
-                    ClaimOutcome::Ended(AnswerRecord { run: parse(run, unreadable)?, body, until })
-                }
-                None => ClaimOutcome::Spent,
-            }
-        }
-        _ => ClaimOutcome::Spent,
+    Ok(Some(StoredCall {
+        id: row.try_get(0)?,
+        state: row.try_get(1)?,
+        instance: row.try_get(2)?,
+        run: row.try_get(3)?,
+        call_id: row.try_get(4)?,
+        call: row.try_get(5)?,
+        answer: row.try_get(6)?,
+        until: row.try_get(7)?,
     }))
 }
 
@@ -341,7 +300,7 @@ pub(super) async fn settle(transaction: &Transaction<'_>, dead: &str) -> Result<
 }
 
 /// Whether the record shows that a call may have run. An open call runs or ran; one without events
-/// did not start. A call that has returned ran if its duration was recorded or it was interrupted.
+/// did not start.
 async fn may_have_run(
     transaction: &Transaction<'_>,
     [tenant, run, call]: [&str; 3],
@@ -353,18 +312,9 @@ async fn may_have_run(
     let sql = "SELECT payload FROM events WHERE run_id = $1 AND tenant = $2 \
                AND type = 'agent.toolReturned' ORDER BY position DESC";
     for row in rows(transaction, sql, &[&run, &tenant]).await? {
-        let payload: serde_json::Value =
-            serde_json::from_str(row.try_get(0)?).map_err(|_| Failure::corrupt("an event"))?;
-        if payload.get("callId").and_then(|id| id.as_str()) != Some(call) {
-            continue;
+        if let Some(ran) = idempotency::may_have_run(row.try_get(0)?, call)? {
+            return Ok(ran);
         }
-        let ran = payload.get("durationMs").is_some();
-        let code = payload.pointer("/error/code").and_then(|code| code.as_str());
-        return Ok(ran || code == Some("interrupted"));
     }
     Ok(false)
-}
-
-fn unreadable() -> Failure {
-    Failure::corrupt("an idempotent call")
 }

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use toolcrib_core::{
     clock::Timestamp,
     id::RunId,
-    idempotency::{AnswerRecord, ClaimOutcome, IdempotencyClaim, IdempotencyKey, IdempotencyStore},
+    idempotency::{ClaimOutcome, IdempotencyClaim, IdempotencyKey, IdempotencyStore},
     store::StoreError,
 };
 
@@ -19,42 +19,14 @@ use super::{
     compact::{Forms, Id, TOOL_RETURNED},
     failure::Failure,
     handle::SqliteStore,
-    row::{execute, first, limit, parse},
+    row::{execute, first, limit},
 };
 use crate::{
     IdempotencyBounds,
-    seal::SealKeys,
-    seal_places::{answer_part, open_idempotent, seal_idempotent},
+    rows::idempotency::{
+        self, Decision, MOST_FORGOTTEN, OVERHEAD, SWEEP, StoredCall, decide, seal_answer, seal_call,
+    },
 };
-
-/// The approximate bytes of a call without its answer.
-const OVERHEAD: usize = 512;
-/// The bytes of the largest stored answer; also bounds the memory per answer.
-const LARGEST: usize = 8 << 20;
-/// The most expired calls that one step deletes.
-const SWEEP: u32 = 256;
-/// The most answers that one step deletes to make room; more wait for the next step.
-const MOST_FORGOTTEN: usize = 256;
-
-/// The call under a key, still sealed.
-struct StoredCall {
-    id: i64,
-    state: String,
-    instance: String,
-    run: String,
-    call_id: String,
-    call: Vec<u8>,
-    answer: Option<Vec<u8>>,
-    until: i64,
-}
-
-/// The result of looking up a claim.
-enum Seen {
-    Nothing,
-    Decided(ClaimOutcome),
-    /// The sealed answer of a call, with its run and expiry.
-    Answer(String, Vec<u8>, i64),
-}
 
 #[async_trait]
 impl IdempotencyStore for SqliteStore {
@@ -63,44 +35,27 @@ impl IdempotencyStore for SqliteStore {
     }
 
     async fn claim(&self, claim: IdempotencyClaim) -> Result<ClaimOutcome, StoreError> {
-        if !self.options().call_keys.can_seal() {
-            return Err(no_key());
-        }
-        let call = seal_idempotent(
-            &self.options().call_keys,
-            &claim.key,
-            "call",
-            &claim.call.to_string(),
-        )?;
+        let call = seal_call(&self.options().call_keys, &claim)?;
         let key = claim.key.clone();
         let instance = self.instance();
         let (keys, bounds) = (self.options().call_keys.clone(), self.options().idempotency);
-        let seen = self.on_writer(move |connection| {
-            let seen = look(connection, &keys, &claim, &instance)?;
-            if matches!(seen, Seen::Nothing) {
-                sweep(connection, millis(claim.now))?;
-                put(connection, &claim, &call, &instance)?;
-                make_room(connection, &claim.key, bounds)?;
-            }
-            Ok(seen)
-        });
-        Ok(match seen.await? {
-            Seen::Nothing => ClaimOutcome::Taken,
-            Seen::Decided(claimed) => claimed,
-            Seen::Answer(run, sealed, until) => {
-                let body =
-                    open_idempotent(&self.options().call_keys, &key, &answer_part(&run), &sealed);
-                let until = Timestamp::from_timestamp_millis(until);
-                match (body, until) {
-                    (Some(body), Some(until)) => {
-                        let run = parse(run, || Failure::corrupt("the run of an idempotent call"));
-                        let run = run.map_err(|failure| failure.at(self.path()))?;
-                        ClaimOutcome::Ended(AnswerRecord { run, body, until })
-                    }
-                    _ => ClaimOutcome::Spent,
+        let decision = self.on_writer(move |connection| {
+            if let Some(stored) = stored_call(connection, &claim.key)? {
+                match decide(&keys, &claim, &instance, stored)? {
+                    Decision::Remove(id) => remove(connection, id)?,
+                    decision => return Ok(decision),
                 }
             }
-        })
+            sweep(connection, millis(claim.now))?;
+            put(connection, &claim, &call, &instance)?;
+            make_room(connection, &claim.key, bounds)?;
+            Ok(Decision::Outcome(ClaimOutcome::Taken))
+        });
+        match decision.await? {
+            Decision::Outcome(outcome) => Ok(outcome),
+            Decision::Answer(answer) => Ok(answer.open(&self.options().call_keys, &key)),
+            Decision::Remove(_) => Ok(ClaimOutcome::Taken),
+        }
     }
 
     async fn keep(
@@ -110,21 +65,10 @@ impl IdempotencyStore for SqliteStore {
         body: Option<String>,
         until: Timestamp,
     ) -> Result<(), StoreError> {
-        let largest =
-            usize::try_from(self.options().idempotency.bytes.1).unwrap_or(usize::MAX).min(LARGEST);
-        let body = body.filter(|body| OVERHEAD + body.len() <= largest);
-        let sealed = match body {
-            Some(body) => Some(seal_idempotent(
-                &self.options().call_keys,
-                key,
-                &answer_part(run.as_str()),
-                &body,
-            )?),
-            None => None,
-        };
-        let (key, run, bounds) = (key.clone(), run.clone(), self.options().idempotency);
+        let (keys, bounds) = (&self.options().call_keys, self.options().idempotency);
+        let (sealed, bytes) = seal_answer(keys, key, run, body, bounds)?;
+        let (key, run) = (key.clone(), run.clone());
         self.on_writer(move |connection| {
-            let bytes = OVERHEAD + sealed.as_ref().map_or(0, Vec::len);
             let sql = "UPDATE once_calls SET state = ?5, answer = ?6, bytes = ?7, until = ?8 \
                          WHERE tenant = ?1 AND principal = ?2 AND key = ?3 AND run_id = ?4 \
                          AND state = 'running'";
@@ -138,7 +82,7 @@ impl IdempotencyStore for SqliteStore {
                     run.as_str(),
                     if sealed.is_some() { "ended" } else { "spent" },
                     sealed,
-                    i64::try_from(bytes).unwrap_or(i64::MAX),
+                    bytes,
                     millis(until),
                 ],
             )?;
@@ -171,69 +115,26 @@ impl IdempotencyStore for SqliteStore {
     }
 }
 
-/// Looks up the call under the key of `claim`. Removes one that does not conflict with the claim.
-fn look(
-    connection: &Connection,
-    keys: &SealKeys,
-    claim: &IdempotencyClaim,
-    own: &str,
-) -> Result<Seen, Failure> {
-    let Some(stored) = stored_call(connection, &claim.key)? else { return Ok(Seen::Nothing) };
-    let running = stored.state == "running";
-    if !running && stored.until <= millis(claim.now) {
-        remove(connection, stored.id)?;
-        return Ok(Seen::Nothing);
-    }
-    // A call that cannot be opened cannot be compared, and its answer is lost.
-    let Some(call) = open_idempotent(keys, &claim.key, "call", &stored.call) else {
-        return Ok(Seen::Decided(ClaimOutcome::Spent));
-    };
-    if call != claim.call.to_string() {
-        return Ok(Seen::Decided(ClaimOutcome::OtherCall));
-    }
-    Ok(match stored.state.as_str() {
-        // This process knows the calls that it runs, so a listed call stopped before it freed its
-        // key.
-        "running" if stored.instance != own => Seen::Decided(ClaimOutcome::Running),
-        "running" | "lost" if claim.repeatable => {
-            remove(connection, stored.id)?;
-            Seen::Nothing
-        }
-        "running" | "lost" => Seen::Decided(ClaimOutcome::Lost {
-            run: parse(stored.run, unreadable)?,
-            call_id: parse(stored.call_id, unreadable)?,
-        }),
-        "ended" => match stored.answer {
-            Some(answer) => Seen::Answer(stored.run, answer, stored.until),
-            None => Seen::Decided(ClaimOutcome::Spent),
-        },
-        _ => Seen::Decided(ClaimOutcome::Spent),
-    })
-}
-
 fn stored_call(
     connection: &Connection,
     key: &IdempotencyKey,
 ) -> Result<Option<StoredCall>, Failure> {
-    let found = connection
-        .prepare_cached(
-            "SELECT id, state, instance, run_id, call_id, call, answer, until FROM once_calls \
-             WHERE tenant = ?1 AND principal = ?2 AND key = ?3",
-        )?
-        .query_row(params![key.tenant.as_str(), key.principal.as_str(), key.key.0], |row| {
-            Ok(StoredCall {
-                id: row.get(0)?,
-                state: row.get(1)?,
-                instance: row.get(2)?,
-                run: row.get(3)?,
-                call_id: row.get(4)?,
-                call: row.get(5)?,
-                answer: row.get(6)?,
-                until: row.get(7)?,
-            })
+    let sql = "SELECT id, state, instance, run_id, call_id, call, answer, until FROM once_calls \
+               WHERE tenant = ?1 AND principal = ?2 AND key = ?3";
+    let params = params![key.tenant.as_str(), key.principal.as_str(), key.key.0];
+    first(connection, sql, params, |row| {
+        let until = Timestamp::from_timestamp_millis(row.get(7)?);
+        Ok::<_, Failure>(StoredCall {
+            id: row.get(0)?,
+            state: row.get(1)?,
+            instance: row.get(2)?,
+            run: row.get(3)?,
+            call_id: row.get(4)?,
+            call: row.get(5)?,
+            answer: row.get(6)?,
+            until: until.ok_or_else(|| Failure::corrupt("an idempotent call"))?,
         })
-        .optional()?;
-    Ok(found)
+    })
 }
 
 fn put(
@@ -365,7 +266,7 @@ pub(super) fn settle(connection: &Connection, dead: &str, most: usize) -> Result
 }
 
 /// Whether the record shows that a call may have run. An open call runs or ran; one without events
-/// did not start. A call that has returned ran if its duration was recorded or it was interrupted.
+/// did not start.
 fn may_have_run(
     connection: &Connection,
     tenant: &str,
@@ -387,26 +288,13 @@ fn may_have_run(
     let mut rows = statement.query(params![Id::new(run), tenant, TOOL_RETURNED])?;
     let mut forms = Forms::new(connection);
     while let Some(row) = rows.next()? {
-        let payload: serde_json::Value = serde_json::from_str(&forms.payload(row, 0)?)
-            .map_err(|_| Failure::corrupt("an event"))?;
-        if payload.get("callId").and_then(|id| id.as_str()) != Some(call) {
-            continue;
+        if let Some(ran) = idempotency::may_have_run(&forms.payload(row, 0)?, call)? {
+            return Ok(ran);
         }
-        let ran = payload.get("durationMs").is_some();
-        let code = payload.pointer("/error/code").and_then(|code| code.as_str());
-        return Ok(ran || code == Some("interrupted"));
     }
     Ok(false)
 }
 
 fn millis(at: Timestamp) -> i64 {
     at.timestamp_millis()
-}
-
-fn unreadable() -> Failure {
-    Failure::corrupt("an idempotent call")
-}
-
-fn no_key() -> StoreError {
-    StoreError::Unavailable("idempotent answers require `[store] seal_key`".to_owned())
 }
