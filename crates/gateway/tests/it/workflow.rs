@@ -223,6 +223,7 @@ async fn what_cannot_run_is_left_out_with_a_reason() {
         "id: forward\noutputs: {}\nsteps:\n  - { id: a, tool: 'mcp:s.echo', after: [b] }\n  - { id: b, tool: 'mcp:s.echo' }".to_owned(),
         "id: input\noutputs: {}\nsteps: [{ id: a, tool: 'mcp:s.echo', arguments: { n: { $ref: /inputs/n } } }]".to_owned(),
         "id: [".to_owned(),
+        "id: fit\ninputs: { type: object, properties: { word: { type: string } }, required: [word] }\nsteps: [{ id: a, tool: 'mcp:s.echo', arguments: { n: { $ref: /inputs/word } } }]\noutputs: {}".to_owned(),
     ];
     let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
     let bench = bench("", "", &flows).await;
@@ -241,6 +242,7 @@ async fn what_cannot_run_is_left_out_with_a_reason() {
         ("f8", "after: names a step that does not come earlier"),
         ("f9", "/inputs/n is not declared"),
         ("f10", "line"),
+        ("f11", "arguments/n: would be string, and the tool takes integer"),
     ] {
         let file = format!("{file}.yaml: ");
         let recorded = problems.iter().any(|it| it.starts_with(&file) && it.contains(words));
