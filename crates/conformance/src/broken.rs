@@ -14,6 +14,7 @@ mod mcp;
 mod open_tool_calling;
 mod openwop;
 mod openwop2;
+mod openwop_catalog;
 
 use std::{convert::Infallible, sync::Arc};
 

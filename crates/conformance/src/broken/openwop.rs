@@ -3,11 +3,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::Method;
-use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use toolcrib_core::{canonical, redact::Redactor};
 
-use super::host::{HttpRequest, KEY, Principal, Reply, SECOND_KEY, faults};
+use super::{
+    host::{HttpRequest, KEY, Principal, Reply, faults},
+    openwop_catalog::{Catalog, conditional, members, tag_of},
+};
 
 faults! {
     /// Faults of an OpenWOP host.
@@ -184,7 +186,7 @@ impl super::host::Host for Host {
                 let version = if self.has(F::OldOpenapi) { "3.0.3" } else { "3.1.0" };
                 Reply::json(200, &json!({ "openapi": version }))
             }
-            path if path.starts_with("/v1/") => match self.principal(req) {
+            path if path.starts_with("/v1/") => match self.routed_principal(req) {
                 Ok(principal) => self.route(req, principal),
                 Err(refusal) => refusal,
             },
@@ -202,42 +204,26 @@ impl Host {
         self.fault == Some(fault)
     }
 
-    fn principal(&self, req: &HttpRequest) -> Result<Principal, Reply> {
+    fn routed_principal(&self, req: &HttpRequest) -> Result<Principal, Reply> {
         let path = req.path.as_str();
         let is_open = (self.has(F::CatalogPublic) && path == "/v1/tools")
             || (self.has(F::SeamsOpen) && path == INVOKE);
-        if is_open && req.header("authorization").is_none() {
-            return Ok(Principal::First);
-        }
-        let scheme = req.header("authorization").and_then(|it| it.split(' ').next());
-        let token =
-            req.bearer().filter(|_| !self.has(F::SchemeCaseMatters) || scheme == Some("Bearer"));
-        match token {
-            Some(KEY) => return Ok(Principal::First),
-            Some(SECOND_KEY) => return Ok(Principal::Second),
-            _ => {}
-        }
-        let is_known = path.starts_with("/v1/tools") || path.starts_with("/v1/host/");
-        if self.has(F::RoutingFirst) && !is_known {
-            return Err(self.error(404, "not_found", "not found"));
-        }
-        if self.has(F::UnknownKeyForbidden) && token.is_some_and(|token| !token.is_empty()) {
-            return Err(self.error(403, "forbidden", "the key is unknown"));
-        }
-        if self.has(F::MalformedIsBadRequest) && token.is_none() && scheme.is_some() {
-            return Err(self.error(400, "validation_error", "the header is malformed"));
-        }
-        let refusal = self.error(401, "unauthenticated", "a key is required");
-        Err(match self.has(F::NoChallenge) {
-            true => refusal,
-            false => refusal.with("www-authenticate", "Bearer"),
+        self.principal(req, is_open).map_err(|refusal| {
+            let is_known = path.starts_with("/v1/tools") || path.starts_with("/v1/host/");
+            match self.has(F::RoutingFirst) && !is_known {
+                true => self.error(404, "not_found", "not found"),
+                false => refusal,
+            }
         })
     }
 
     fn route(&self, req: &HttpRequest, principal: Principal) -> Reply {
         let path = req.path.as_str();
         if let Some(id) = path.strip_prefix("/v1/tools/") {
-            return self.tool(req, principal, id);
+            return match req.method.as_str() {
+                "GET" | "HEAD" => self.tool(req, principal, id),
+                _ => self.wrong_method(),
+            };
         }
         match path {
             "/v1/tools" => self.list(req, principal),
@@ -301,7 +287,8 @@ impl Host {
         if !self.has(F::NoCacheControl) {
             reply.set("cache-control", "public, max-age=300");
         }
-        self.tagged(req, reply, self.has(F::DiscoveryNever304))
+        let tag = tag_of(&reply);
+        conditional(req, reply, tag, self.has(F::DiscoveryNever304))
     }
 
     fn list(&self, req: &HttpRequest, principal: Principal) -> Reply {
@@ -311,10 +298,11 @@ impl Host {
             "POST" if self.has(F::Writable) => return Reply::json(201, &json!({})),
             _ => return self.wrong_method(),
         }
-        if self.has(F::ListFails) {
-            return self.error(500, "internal_error", "internal error");
-        }
         let mut tools = self.tools(principal);
+        if self.has(F::ForeignRunReadable) && principal == Principal::Second {
+            // Two tenants share no tools.
+            tools.clear();
+        }
         match req.parameter("source") {
             None => {}
             Some("mcp" | "node-pack" | "host-extension" | "workflow" | "connector")
@@ -327,152 +315,7 @@ impl Host {
             Some(_) if self.has(F::UnknownSourceIgnored) => {}
             Some(_) => return self.error(400, "validation_error", "unknown source"),
         }
-        let body = match req.parameter("view") {
-            Some("compact") => {
-                let mut tools: Vec<Value> = tools.iter().map(|tool| self.compact(tool)).collect();
-                if self.has(F::CompactLacksTool) {
-                    tools.pop();
-                }
-                match self.has(F::CompactBare) {
-                    true => Value::Array(tools),
-                    false => json!({ "tools": tools }),
-                }
-            }
-            Some(view) if self.has(F::UnknownViewRefused) && view != "standard" => {
-                return self.error(400, "validation_error", "unknown view");
-            }
-            _ if self.has(F::ListWrapped) => json!({ "tools": tools }),
-            _ => Value::Array(tools),
-        };
-        let mut reply = Reply::json(200, &body);
-        if self.has(F::Unstable) {
-            let read = self.replies.fetch_add(1, Ordering::Relaxed);
-            reply.body.extend(std::iter::repeat_n(b' ', read));
-        }
-        let control = if self.has(F::ListCachedPublicly) {
-            "public, max-age=60"
-        } else {
-            "private, no-cache"
-        };
-        reply.set("cache-control", control);
-        let is_match = self.has(F::ForeignEtag) && req.header("if-none-match").is_some();
-        if is_match {
-            reply.status = 304;
-            reply.body.clear();
-            return reply;
-        }
-        self.tagged(req, reply, self.has(F::ListNever304))
-    }
-
-    fn tool(&self, req: &HttpRequest, principal: Principal, segment: &str) -> Reply {
-        if !matches!(req.method.as_str(), "GET" | "HEAD") {
-            return self.wrong_method();
-        }
-        let decoded = percent_decode_str(segment).decode_utf8();
-        let Ok(mut id) = decoded.map(|id| id.into_owned()) else {
-            return match self.has(F::StrangeIdsBadRequest) {
-                true => self.error(400, "validation_error", "the path is not UTF-8"),
-                false => self.framework_error(self.not_found(segment)),
-            };
-        };
-        if self.has(F::DecodesTwice) {
-            id = percent_decode_str(&id).decode_utf8_lossy().into_owned();
-        }
-        let hides = self.has(F::ListedNotReadable) && principal == Principal::Second;
-        let found = self.tools(principal).into_iter().find(|tool| tool["toolId"] == id.as_str());
-        let Some(mut tool) = found.filter(|_| !hides) else {
-            let exists =
-                self.tools(Principal::First).iter().any(|tool| tool["toolId"] == id.as_str());
-            return match self.fault {
-                Some(F::UnknownIsFound) => Reply::json(200, &json!({})),
-                Some(F::HiddenIsForbidden) if exists => self.error(403, "forbidden", "not you"),
-                Some(F::HiddenHasHeader) if exists => {
-                    self.not_found(&id).with("cache-control", "private")
-                }
-                _ => self.not_found(&id),
-            };
-        };
-        if req.parameter("view") == Some("compact") && !self.has(F::CompactUnadvertised) {
-            let compact = self.compact(&tool);
-            return Reply::json(
-                200,
-                &match self.has(F::CompactByIdWrapped) {
-                    true => json!({ "tools": [compact] }),
-                    false => compact,
-                },
-            );
-        }
-        if self.has(F::ByIdDiffers) {
-            tool["title"] = json!("Another");
-        }
-        Reply::json(200, &tool)
-    }
-
-    fn not_found(&self, id: &str) -> Reply {
-        let message = match self.fault {
-            Some(F::ErrorsEcho) => format!("unknown tool {id}"),
-            Some(F::NotFoundDiffers) => format!("no id of {} bytes", id.len()),
-            _ => "unknown tool".to_owned(),
-        };
-        let reply = self.error(404, "not_found", &message);
-        match self.has(F::NotFoundNamesScopes) {
-            true => reply.with(
-                "www-authenticate",
-                "Bearer error=\"insufficient_scope\", scope=\"tools:crib\"",
-            ),
-            false => reply,
-        }
-    }
-
-    /// The tools of `principal`. The second principal lacks one.
-    fn tools(&self, principal: Principal) -> Vec<Value> {
-        let mut tools = vec![
-            json!({
-                "toolId": "mcp:crib.echo", "source": "mcp", "title": "Echo",
-                "description": "Returns its input", "safetyTier": "read",
-                "auth": { "scopes": ["tools:crib"] }, "egress": "none", "approval": "never",
-                "inputSchema": {
-                    "type": "object",
-                    "properties": { "text": { "anyOf": [{ "type": "string" }, { "type": "null" }] } },
-                },
-            }),
-            json!({ "toolId": "mcp:crib.hidden", "source": "mcp", "safetyTier": "write" }),
-            json!({
-                "toolId": "x-host-acme-shell", "source": "host-extension", "safetyTier": "exec",
-                "approval": "always",
-            }),
-        ];
-        match self.fault {
-            Some(F::DescriptorOpen) => tools[0]["annotations"] = json!({ "readOnlyHint": true }),
-            Some(F::ExecFromMcp) => tools[1]["safetyTier"] = json!("exec"),
-            Some(F::KeyInDescription) => {
-                tools[0]["description"] = json!("uses sk-0123456789abcdef0123");
-            }
-            Some(F::DuplicateId) => tools.insert(1, tools[0].clone()),
-            Some(F::Unsorted) => tools.reverse(),
-            _ => {}
-        }
-        if principal == Principal::Second {
-            tools.retain(|tool| tool["toolId"] != "mcp:crib.hidden");
-            if self.has(F::ForeignRunReadable) {
-                // Two tenants share no tools.
-                tools.clear();
-            }
-        }
-        tools
-    }
-
-    fn compact(&self, tool: &Value) -> Value {
-        let mut compact = tool.clone();
-        for dropped in ["outputSchema", "auth", "egress", "approval", "replayPolicy"] {
-            if !(dropped == "auth" && self.has(F::CompactKeepsAuth)) {
-                members(&mut compact).remove(dropped);
-            }
-        }
-        if compact.get("inputSchema").is_some() && !self.has(F::CompactKeepsAnyOf) {
-            compact["inputSchema"]["properties"]["text"] = json!({ "type": ["string", "null"] });
-        }
-        compact
+        self.list_of(req, tools)
     }
 
     fn invoke(&self, req: &HttpRequest) -> Reply {
@@ -576,15 +419,6 @@ impl Host {
         events.collect()
     }
 
-    fn tagged(&self, req: &HttpRequest, mut reply: Reply, never: bool) -> Reply {
-        let tag = format!("\"{}\"", canonical::Digest::of(&reply.body));
-        if req.header("if-none-match") == Some(tag.as_str()) && !never {
-            reply.status = 304;
-            reply.body.clear();
-        }
-        reply.with("etag", tag)
-    }
-
     fn wrong_method(&self) -> Reply {
         let reply =
             self.framework_error(self.error(405, "method_not_allowed", "only GET and HEAD"));
@@ -593,17 +427,51 @@ impl Host {
             false => reply.with("allow", "GET, HEAD"),
         }
     }
+}
 
-    /// Replaces `reply` with the plain text of a framework, if the host has that fault.
-    fn framework_error(&self, reply: Reply) -> Reply {
-        match self.has(F::PlainTextRefusals) {
-            true => Reply {
-                status: reply.status,
-                headers: vec![("content-type", "text/plain".to_owned())],
-                body: b"no".to_vec(),
-            },
-            false => reply,
+impl Catalog for Host {
+    fn failed_check(&self) -> Option<&'static str> {
+        self.fault.map(F::check)
+    }
+
+    fn replies(&self) -> &AtomicUsize {
+        &self.replies
+    }
+
+    fn all_tools(&self) -> Vec<Value> {
+        let mut tools = vec![
+            json!({
+                "toolId": "mcp:crib.echo", "source": "mcp", "title": "Echo",
+                "description": "Returns its input", "safetyTier": "read",
+                "auth": { "scopes": ["tools:crib"] }, "egress": "none", "approval": "never",
+                "inputSchema": {
+                    "type": "object",
+                    "properties": { "text": { "anyOf": [{ "type": "string" }, { "type": "null" }] } },
+                },
+            }),
+            json!({ "toolId": "mcp:crib.hidden", "source": "mcp", "safetyTier": "write" }),
+            json!({
+                "toolId": "x-host-acme-shell", "source": "host-extension", "safetyTier": "exec",
+                "approval": "always",
+            }),
+        ];
+        if self.has(F::DescriptorOpen) {
+            tools[0]["annotations"] = json!({ "readOnlyHint": true });
         }
+        tools
+    }
+
+    fn compact(&self, tool: &Value) -> Value {
+        let mut compact = tool.clone();
+        for dropped in ["outputSchema", "auth", "egress", "approval", "replayPolicy"] {
+            if !(dropped == "auth" && self.has(F::CompactKeepsAuth)) {
+                members(&mut compact).remove(dropped);
+            }
+        }
+        if compact.get("inputSchema").is_some() && !self.has(F::CompactKeepsAnyOf) {
+            compact["inputSchema"]["properties"]["text"] = json!({ "type": ["string", "null"] });
+        }
+        compact
     }
 
     fn error(&self, status: u16, code: &str, message: &str) -> Reply {
@@ -613,8 +481,11 @@ impl Host {
         };
         Reply::json(status, &body)
     }
-}
 
-fn members(value: &mut Value) -> &mut serde_json::Map<String, Value> {
-    value.as_object_mut().unwrap()
+    fn revealed(&self, id: &str) -> Reply {
+        match self.has(F::HiddenHasHeader) {
+            true => self.not_found(id).with("cache-control", "private"),
+            false => self.error(403, "forbidden", "not you"),
+        }
+    }
 }

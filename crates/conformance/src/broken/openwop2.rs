@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use http::Method;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
-use toolcrib_core::canonical;
 
-use super::host::{HttpRequest, KEY, Principal, Reply, SECOND_KEY, faults};
+use super::{
+    host::{HttpRequest, KEY, Principal, Reply, faults},
+    openwop_catalog::{Catalog, conditional, members, tag_of},
+};
 
 faults! {
     /// Faults of a host of OpenWOP v2.
@@ -274,7 +276,7 @@ impl Host {
         if self.named(req) == Named::Second && !self.has(F::MismatchServed) {
             return self.error(400, "protocol_version_mismatch", "this path is of version 1");
         }
-        match (self.principal(req), req.path.as_str()) {
+        match (self.principal(req, false), req.path.as_str()) {
             (_, "/v1/openapi.json") => Reply::json(200, &json!({ "openapi": "3.1.0" })),
             (Err(refusal), _) => refusal,
             (Ok(_), "/v1/tools") => Reply::json(200, &json!([])),
@@ -291,7 +293,8 @@ impl Host {
             return Reply::json(200, &json!({ "other": [] })).with("x-other-protocol", "1");
         }
         let is_public = matches!(req.path.as_str(), "/.well-known/openwop" | "/openapi.json");
-        let principal = self.principal(req);
+        let is_open = self.has(F::CatalogPublic) && req.path == "/tools";
+        let principal = self.principal(req, is_open);
         if let (Err(refusal), true, false) = (&principal, self.has(F::KeyFirst), is_public) {
             return refusal.clone();
         }
@@ -321,33 +324,6 @@ impl Host {
         }
     }
 
-    fn principal(&self, req: &HttpRequest) -> Result<Principal, Reply> {
-        let authorization = req.header("authorization");
-        if authorization.is_none() && self.has(F::CatalogPublic) && req.path == "/tools" {
-            return Ok(Principal::First);
-        }
-        let scheme = authorization.and_then(|it| it.split(' ').next());
-        let token =
-            req.bearer().filter(|_| !self.has(F::SchemeCaseMatters) || scheme == Some("Bearer"));
-        match token {
-            Some(KEY) => Ok(Principal::First),
-            Some(SECOND_KEY) => Ok(Principal::Second),
-            Some(token) if !token.is_empty() && self.has(F::UnknownKeyForbidden) => {
-                Err(self.error(403, "forbidden", "the key is unknown"))
-            }
-            None if scheme.is_some() && self.has(F::MalformedIsBadRequest) => {
-                Err(self.error(400, "validation_error", "the header is malformed"))
-            }
-            _ => {
-                let refusal = self.error(401, "unauthenticated", "a key is required");
-                Err(match self.has(F::NoChallenge) {
-                    true => refusal,
-                    false => refusal.with("www-authenticate", "Bearer"),
-                })
-            }
-        }
-    }
-
     fn discovery(&self, req: &HttpRequest, named: Named) -> Reply {
         if self.has(F::DiscoveryLocked) && req.bearer() != Some(KEY) {
             return self.error(401, "unauthenticated", "a key is required");
@@ -366,10 +342,10 @@ impl Host {
         }
         let tag = match self.has(F::SharedEtag) {
             true => "\"discovery\"".to_owned(),
-            false => format!("\"{}\"", canonical::Digest::of(&reply.body)),
+            false => tag_of(&reply),
         };
         let version = if is_first { "1.0" } else { "2.0" };
-        self.conditional(req, reply, tag, self.has(F::DiscoveryNever304))
+        conditional(req, reply, tag, self.has(F::DiscoveryNever304))
             .with("openwop-version", version)
     }
 
@@ -436,138 +412,10 @@ impl Host {
     }
 
     fn list(&self, req: &HttpRequest, principal: Principal) -> Reply {
-        if self.has(F::ListFails) {
-            return self.error(500, "internal_error", "internal error");
-        }
         if self.has(F::BodyRefused) && !req.body.is_empty() {
             return self.error(400, "validation_error", "unexpected body");
         }
-        let tools = self.tools(principal);
-        let body = match req.parameter("view") {
-            Some("compact") => {
-                let mut tools: Vec<Value> = tools.iter().map(|tool| self.compact(tool)).collect();
-                if self.has(F::CompactLacksTool) {
-                    tools.pop();
-                }
-                match self.has(F::CompactBare) {
-                    true => Value::Array(tools),
-                    false => json!({ "tools": tools }),
-                }
-            }
-            Some(view) if view != "standard" && self.has(F::UnknownViewRefused) => {
-                return self.error(400, "validation_error", "unknown view");
-            }
-            _ if self.has(F::ListWrapped) => json!({ "tools": tools }),
-            _ => Value::Array(tools),
-        };
-        let mut reply = Reply::json(200, &body);
-        if self.has(F::Unstable) {
-            let read = self.replies.fetch_add(1, Ordering::Relaxed);
-            reply.body.extend(std::iter::repeat_n(b' ', read));
-        }
-        let is_public = self.has(F::ListCachedPublicly);
-        reply.set("cache-control", if is_public { "public" } else { "private, no-cache" });
-        let tag = match (self.has(F::ForeignEtag), req.header("if-none-match")) {
-            (true, Some(tag)) => tag.to_owned(),
-            _ => format!("\"{}\"", canonical::Digest::of(&reply.body)),
-        };
-        self.conditional(req, reply, tag, self.has(F::ListNever304))
-    }
-
-    fn tool(&self, req: &HttpRequest, principal: Principal, segment: &str) -> Reply {
-        let Ok(id) = percent_decode_str(segment).decode_utf8() else {
-            return match self.has(F::StrangeIdsBadRequest) {
-                true => self.error(400, "validation_error", "the path is not UTF-8"),
-                false => self.framework_error(self.not_found(segment)),
-            };
-        };
-        let mut id = id.into_owned();
-        if self.has(F::DecodesTwice) {
-            id = percent_decode_str(&id).decode_utf8_lossy().into_owned();
-        }
-        let find = |tools: Vec<Value>| tools.into_iter().find(|tool| tool["toolId"] == id.as_str());
-        let is_unread = self.has(F::ListedNotReadable) && principal == Principal::Second;
-        let Some(mut tool) = find(self.tools(principal)).filter(|_| !is_unread) else {
-            return match self.fault {
-                Some(F::UnknownIsFound) => Reply::json(200, &json!({})),
-                Some(F::HiddenIsForbidden) if find(self.tools(Principal::First)).is_some() => {
-                    self.error(403, "forbidden", "not you")
-                }
-                _ => self.not_found(&id),
-            };
-        };
-        if req.parameter("view") == Some("compact") {
-            let compact = self.compact(&tool);
-            return match self.has(F::CompactByIdWrapped) {
-                true => Reply::json(200, &json!({ "tools": [compact] })),
-                false => Reply::json(200, &compact),
-            };
-        }
-        if self.has(F::ByIdDiffers) {
-            tool["title"] = json!("Another");
-        }
-        Reply::json(200, &tool)
-    }
-
-    /// The tools of `principal`. The second principal lacks one.
-    fn tools(&self, principal: Principal) -> Vec<Value> {
-        let hints = |read_only: bool, idempotent: bool, open: bool| {
-            json!({
-                "readOnlyHint": read_only, "destructiveHint": !read_only,
-                "idempotentHint": idempotent, "openWorldHint": open,
-            })
-        };
-        let mut tools = vec![
-            json!({
-                "toolId": "mcp:crib.echo", "source": "mcp", "title": "Echo",
-                "description": "Returns its input", "safetyTier": "read", "egress": "none",
-                "replayPolicy": "idempotent", "auth": { "scopes": ["tools:crib"] },
-                "annotations": hints(true, true, false),
-                "inputSchema": {
-                    "type": "object", "required": ["text"],
-                    "properties": { "text": { "anyOf": [{ "type": "string" }, { "type": "null" }] } },
-                },
-            }),
-            json!({
-                "toolId": "mcp:crib.hidden", "source": "mcp", "safetyTier": "write",
-                "annotations": hints(false, false, true),
-            }),
-            json!({
-                "toolId": "x-host-acme-shell", "source": "host-extension", "safetyTier": "exec",
-                "approval": "always", "annotations": hints(false, false, true),
-            }),
-        ];
-        match self.fault {
-            Some(F::DescriptorOpen) => tools[0]["annotations"]["title"] = json!("Echo"),
-            Some(F::HintsOfServer) => tools[1]["annotations"]["readOnlyHint"] = json!(true),
-            Some(F::ExecFromMcp) => tools[1]["safetyTier"] = json!("exec"),
-            Some(F::KeyInDescription) => {
-                tools[0]["description"] = json!("uses sk-0123456789abcdef0123");
-            }
-            Some(F::DuplicateId) => tools.insert(1, tools[0].clone()),
-            Some(F::Unsorted) => tools.reverse(),
-            _ => {}
-        }
-        if principal == Principal::Second {
-            tools.retain(|tool| tool["toolId"] != "mcp:crib.hidden");
-        }
-        tools
-    }
-
-    fn compact(&self, tool: &Value) -> Value {
-        let mut compact = tool.clone();
-        for dropped in ["annotations", "auth", "egress", "approval", "replayPolicy"] {
-            members(&mut compact).remove(dropped);
-        }
-        if let Some(schema) = compact.get_mut("inputSchema") {
-            if !self.has(F::CompactKeepsAnyOf) {
-                schema["properties"]["text"] = json!({ "type": ["string", "null"] });
-            }
-            if !self.has(F::CompactSchemaOpen) {
-                members(schema).remove("required");
-            }
-        }
-        compact
+        self.list_of(req, self.tools(principal))
     }
 
     fn runs(&self, req: &HttpRequest) -> Reply {
@@ -641,41 +489,6 @@ impl Host {
             .with("content-type", media_type)
     }
 
-    /// Adds `tag` to `reply`; changes it to a 304 if the request has the tag, unless `never`.
-    fn conditional(&self, req: &HttpRequest, mut reply: Reply, tag: String, never: bool) -> Reply {
-        if req.header("if-none-match") == Some(tag.as_str()) && !never {
-            reply.status = 304;
-            reply.body.clear();
-        }
-        reply.with("etag", tag)
-    }
-
-    fn not_found(&self, id: &str) -> Reply {
-        let code = if self.has(F::CodeUnregistered) { "no_such_tool" } else { "not_found" };
-        let message = match self.fault {
-            Some(F::ErrorsEcho) => format!("unknown: {id}"),
-            Some(F::NotFoundDiffers) => format!("no id of {} bytes", id.len()),
-            _ => "not found".to_owned(),
-        };
-        let reply = self.error(404, code, &message);
-        match self.has(F::NotFoundNamesScopes) {
-            true => reply.with("www-authenticate", "Bearer scope=\"tools:crib\""),
-            false => reply,
-        }
-    }
-
-    /// Replaces `reply` with the plain text of a framework, if the host has that fault.
-    fn framework_error(&self, reply: Reply) -> Reply {
-        match self.has(F::PlainTextRefusals) {
-            true => Reply { body: b"no".to_vec(), ..reply.with("content-type", "text/plain") },
-            false => reply,
-        }
-    }
-
-    fn error(&self, status: u16, code: &str, message: &str) -> Reply {
-        self.detailed(status, code, message, &Value::Null)
-    }
-
     fn detailed(&self, status: u16, code: &str, message: &str, details: &Value) -> Reply {
         let mut body = json!({ "error": code, "message": message });
         if !details.is_null() {
@@ -685,6 +498,71 @@ impl Host {
             body["status"] = json!(status);
         }
         Reply::json(status, &body)
+    }
+}
+
+impl Catalog for Host {
+    fn failed_check(&self) -> Option<&'static str> {
+        self.fault.map(F::check)
+    }
+
+    fn replies(&self) -> &AtomicUsize {
+        &self.replies
+    }
+
+    fn all_tools(&self) -> Vec<Value> {
+        let hints = |read_only: bool, idempotent: bool, open: bool| {
+            json!({
+                "readOnlyHint": read_only, "destructiveHint": !read_only,
+                "idempotentHint": idempotent, "openWorldHint": open,
+            })
+        };
+        let mut tools = vec![
+            json!({
+                "toolId": "mcp:crib.echo", "source": "mcp", "title": "Echo",
+                "description": "Returns its input", "safetyTier": "read", "egress": "none",
+                "replayPolicy": "idempotent", "auth": { "scopes": ["tools:crib"] },
+                "annotations": hints(true, true, false),
+                "inputSchema": {
+                    "type": "object", "required": ["text"],
+                    "properties": { "text": { "anyOf": [{ "type": "string" }, { "type": "null" }] } },
+                },
+            }),
+            json!({
+                "toolId": "mcp:crib.hidden", "source": "mcp", "safetyTier": "write",
+                "annotations": hints(false, false, true),
+            }),
+            json!({
+                "toolId": "x-host-acme-shell", "source": "host-extension", "safetyTier": "exec",
+                "approval": "always", "annotations": hints(false, false, true),
+            }),
+        ];
+        match self.fault {
+            Some(F::DescriptorOpen) => tools[0]["annotations"]["title"] = json!("Echo"),
+            Some(F::HintsOfServer) => tools[1]["annotations"]["readOnlyHint"] = json!(true),
+            _ => {}
+        }
+        tools
+    }
+
+    fn compact(&self, tool: &Value) -> Value {
+        let mut compact = tool.clone();
+        for dropped in ["annotations", "auth", "egress", "approval", "replayPolicy"] {
+            members(&mut compact).remove(dropped);
+        }
+        if let Some(schema) = compact.get_mut("inputSchema") {
+            if !self.has(F::CompactKeepsAnyOf) {
+                schema["properties"]["text"] = json!({ "type": ["string", "null"] });
+            }
+            if !self.has(F::CompactSchemaOpen) {
+                members(schema).remove("required");
+            }
+        }
+        compact
+    }
+
+    fn error(&self, status: u16, code: &str, message: &str) -> Reply {
+        self.detailed(status, code, message, &Value::Null)
     }
 }
 
@@ -699,8 +577,4 @@ fn run(id: &str) -> Value {
         "owner": { "tenant": TENANT, "subject": subject }, "eventLogSchemaVersion": 3,
         "startedAt": "2026-01-01T00:00:00.000Z", "completedAt": "2026-01-01T00:00:01.000Z",
     })
-}
-
-fn members(value: &mut Value) -> &mut serde_json::Map<String, Value> {
-    value.as_object_mut().unwrap()
 }
