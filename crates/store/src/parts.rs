@@ -1,4 +1,4 @@
-//! The parts of a database, whose handle is each of them.
+//! The parts of a database whose handle is the part.
 
 /// Implements the methods of `Storage` that return a part.
 macro_rules! parts_of_itself {
@@ -16,7 +16,6 @@ macro_rules! parts_of_itself {
             client_sessions: toolcrib_core::store::ClientSessionStore,
             saved: toolcrib_core::store::SavedStore,
             quotas: toolcrib_core::quota::QuotaStore,
-            credentials: toolcrib_core::credential::CredentialStore,
             grants: toolcrib_core::credential::GrantStore,
         }
     };

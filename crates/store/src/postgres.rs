@@ -19,7 +19,6 @@ mod client_sessions;
 mod closing;
 mod connect;
 mod copy;
-mod credentials;
 mod entry;
 mod failure;
 mod grants;
@@ -51,7 +50,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use toolcrib_core::{
     clock::Timestamp,
-    credential::CredentialStoreError,
+    credential::{CredentialStore, CredentialStoreError},
     limit::RateLimiter,
     record::SharedWitnesses,
     store::{Changes, CommitObserver, Storage, StoreError, StoreMeasures},
@@ -59,7 +58,10 @@ use toolcrib_core::{
 
 use self::failure::within;
 pub use self::handle::PostgresStore;
-use crate::Options;
+use crate::{
+    Options,
+    rows::credentials::{self, Credentials},
+};
 
 /// Fails if `url` is invalid. Makes no connection.
 pub(crate) fn check_url(url: &str) -> Result<(), StoreError> {
@@ -69,6 +71,10 @@ pub(crate) fn check_url(url: &str) -> Result<(), StoreError> {
 #[async_trait]
 impl Storage for PostgresStore {
     crate::parts::parts_of_itself!();
+
+    fn credentials(&self) -> Arc<dyn CredentialStore> {
+        Arc::new(Credentials(self.clone()))
+    }
 
     fn witnesses(&self) -> Option<Arc<dyn SharedWitnesses>> {
         Some(Arc::new(self.clone()))

@@ -10,12 +10,12 @@ pub(crate) mod record;
 pub(crate) mod runs;
 pub(crate) mod saved;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, future::Future};
 
 use serde::de::DeserializeOwned;
 use toolcrib_core::{canonical::Digest, clock::Timestamp, store::StoreError};
 
-use crate::page::bound;
+use crate::{Options, page::bound};
 
 /// A statement and its parameters, which are numbered (`?1`).
 #[derive(Debug, Clone)]
@@ -61,6 +61,26 @@ pub(crate) trait Columns {
         column: usize,
         unreadable: impl FnOnce() -> Self::Failure,
     ) -> Result<Option<Timestamp>, Self::Failure>;
+}
+
+/// A database that runs shared statements, so that a part without transactions of its own is written
+/// once.
+pub(crate) trait Database: Send + Sync + 'static {
+    fn options(&self) -> &Options;
+
+    /// Runs a statement, and returns the number of rows that it changed.
+    fn run(&self, statement: Statement) -> impl Future<Output = Result<usize, StoreError>> + Send;
+
+    /// Runs a query.
+    fn rows<T: FromRow>(
+        &self,
+        statement: Statement,
+    ) -> impl Future<Output = Result<Vec<T>, StoreError>> + Send;
+}
+
+/// A value that is read from a row.
+pub(crate) trait FromRow: Send + Sized + 'static {
+    fn from_row<R: Columns>(row: &R) -> Result<Self, R::Failure>;
 }
 
 /// Converts the columns of a row, and names the row in errors.

@@ -14,7 +14,6 @@ mod client_sessions;
 pub(crate) mod compact;
 mod copier;
 mod copy;
-mod credentials;
 mod failure;
 mod grants;
 mod handle;
@@ -49,12 +48,13 @@ use rusqlite::Connection;
 use tokio::time::{Instant, sleep_until};
 use toolcrib_core::{
     clock::Timestamp,
-    credential::CredentialStoreError,
+    credential::{CredentialStore, CredentialStoreError},
     store::{Changes, CommitObserver, Storage, StoreError, StoreMeasures},
 };
 
 pub use self::handle::SqliteStore;
 use self::{failure::Failure, handle::Polled, row::whole};
+use crate::rows::credentials::{self, Credentials};
 
 /// How often the file is polled for changes by other processes.
 const POLL: Duration = Duration::from_millis(200);
@@ -62,6 +62,10 @@ const POLL: Duration = Duration::from_millis(200);
 #[async_trait]
 impl Storage for SqliteStore {
     crate::parts::parts_of_itself!();
+
+    fn credentials(&self) -> Arc<dyn CredentialStore> {
+        Arc::new(Credentials(self.clone()))
+    }
 
     /// All waiting callers share one poll, if it started after their requests: numbers read before
     /// a pause of this process do not confirm current data.

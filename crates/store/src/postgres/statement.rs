@@ -13,7 +13,10 @@ use super::{
     handle::PostgresStore,
     row::{self, Param, stored_time},
 };
-use crate::rows::{Columns, Statement, Value};
+use crate::{
+    Options,
+    rows::{Columns, Database, FromRow, Statement, Value},
+};
 
 impl PostgresStore {
     /// Runs a statement, and returns the number of rows that it changed.
@@ -28,6 +31,20 @@ impl PostgresStore {
         convert: impl FnMut(&Row) -> Result<T, Failure>,
     ) -> Result<Vec<T>, StoreError> {
         within(async { read(&self.client().await?, &statement, convert).await }).await
+    }
+}
+
+impl Database for PostgresStore {
+    fn options(&self) -> &Options {
+        self.options()
+    }
+
+    async fn run(&self, statement: Statement) -> Result<usize, StoreError> {
+        self.run(statement).await
+    }
+
+    async fn rows<T: FromRow>(&self, statement: Statement) -> Result<Vec<T>, StoreError> {
+        self.select(statement, T::from_row).await
     }
 }
 

@@ -1,30 +1,114 @@
 //! Credentials. Values are sealed before they reach the database and opened after they left it.
 
+use async_trait::async_trait;
 use toolcrib_core::{
     clock::Timestamp,
-    credential::{Credential, CredentialStoreError, Material, Owner, UnsealedCredential},
+    credential::{
+        Credential, CredentialStore, CredentialStoreError, Material, Owner, UnsealedCredential,
+    },
     id::{CredentialId, CredentialName},
     store::StoreError,
 };
 
-use super::{Columns, Reader, Statement, values};
-use crate::seal::SealKeys;
+use super::{Columns, Database, FromRow, Reader, Statement, values};
 
 const COLUMNS: &str = "id, tenant, principal, name, kind, audiences, created_at, rotated_at, \
                        expires_at, revision, sealed";
 
+/// The credentials of a database.
+pub(crate) struct Credentials<D>(pub(crate) D);
+
 /// A row: all fields, with the values sealed.
-pub(crate) struct Stored {
-    pub(crate) credential: Credential,
+struct Stored {
+    credential: Credential,
     sealed: Vec<u8>,
 }
 
-pub(crate) fn all() -> Statement {
+/// Reseals the secrets of older keys; see [`Storage::reseal`].
+///
+/// [`Storage::reseal`]: toolcrib_core::store::Storage::reseal
+pub(crate) async fn reseal(database: &impl Database) -> Result<usize, CredentialStoreError> {
+    let keys = &database.options().seal_keys;
+    let mut resealed = 0;
+    for Stored { credential, sealed: old } in database.rows(all()).await? {
+        if keys.is_current(&old) {
+            continue;
+        }
+        let material = keys.open(&credential, &old)?;
+        let new = keys.seal(&credential, &material)?;
+        // A concurrent rotation has resealed it already.
+        let sql = "UPDATE credentials SET sealed = ?3 WHERE id = ?1 AND sealed = ?2";
+        let params = values![credential.id.as_str(), old, new];
+        resealed += database.run(Statement::new(sql, params)).await?;
+    }
+    Ok(resealed)
+}
+
+#[async_trait]
+impl<D: Database> CredentialStore for Credentials<D> {
+    async fn list(&self) -> Result<Vec<Credential>, CredentialStoreError> {
+        let rows: Vec<Stored> = self.0.rows(all()).await?;
+        Ok(rows.into_iter().map(|row| row.credential).collect())
+    }
+
+    async fn get(
+        &self,
+        owner: &Owner,
+        name: &CredentialName,
+    ) -> Result<Option<UnsealedCredential>, CredentialStoreError> {
+        let row = self.0.rows(of_owner(owner, name)).await?.pop();
+        let Some(Stored { credential, sealed }) = row else { return Ok(None) };
+        let material = self.0.options().seal_keys.open(&credential, &sealed)?;
+        Ok(Some(UnsealedCredential { credential, material }))
+    }
+
+    async fn put(
+        &self,
+        credential: Credential,
+        material: Material,
+    ) -> Result<(), CredentialStoreError> {
+        let sealed = self.0.options().seal_keys.seal(&credential, &material)?;
+        self.0.run(insert(&credential, sealed)?).await?;
+        Ok(())
+    }
+
+    async fn rotate(
+        &self,
+        id: &CredentialId,
+        seen: u64,
+        material: Material,
+        expires_at: Option<Timestamp>,
+        at: Timestamp,
+    ) -> Result<bool, CredentialStoreError> {
+        let Some(row) = self.0.rows(find(id)).await?.pop() else { return Ok(false) };
+        let Stored { mut credential, sealed: before } = row;
+        if credential.revision != seen {
+            return Ok(false);
+        }
+        let keys = &self.0.options().seal_keys;
+        // A row changed by other means must not get a new seal.
+        keys.open(&credential, &before)?;
+        credential.revision += 1;
+        credential.expires_at = expires_at;
+        let sealed = keys.seal(&credential, &material)?;
+        let sql = "UPDATE credentials SET sealed = ?4, expires_at = ?5, rotated_at = ?6, \
+                   revision = ?3 WHERE id = ?1 AND sealed = ?2";
+        let params = values![id.as_str(), before, credential.revision, sealed, expires_at, at];
+        Ok(self.0.run(Statement::new(sql, params)).await? > 0)
+    }
+
+    async fn remove(&self, id: &CredentialId) -> Result<bool, CredentialStoreError> {
+        let sql = "DELETE FROM credentials WHERE id = ?1";
+        Ok(self.0.run(Statement::new(sql, values![id.as_str()])).await? > 0)
+    }
+}
+
+fn all() -> Statement {
     let sql = format!("SELECT {COLUMNS} FROM credentials ORDER BY tenant, principal, name");
     Statement::new(sql, Vec::new())
 }
 
-pub(crate) fn of_owner(owner: &Owner, name: &CredentialName) -> Statement {
+fn of_owner(owner: &Owner, name: &CredentialName) -> Statement {
     let sql = format!(
         "SELECT {COLUMNS} FROM credentials WHERE tenant = ?1 AND principal = ?2 AND name = ?3"
     );
@@ -36,20 +120,12 @@ fn principal(owner: &Owner) -> &str {
     owner.principal.as_ref().map_or("", |principal| principal.as_str())
 }
 
-pub(crate) fn find(id: &CredentialId) -> Statement {
+fn find(id: &CredentialId) -> Statement {
     let sql = format!("SELECT {COLUMNS} FROM credentials WHERE id = ?1");
     Statement::new(sql, values![id.as_str()])
 }
 
-pub(crate) fn remove(id: &CredentialId) -> Statement {
-    Statement::new("DELETE FROM credentials WHERE id = ?1", values![id.as_str()])
-}
-
-pub(crate) fn insert(
-    keys: &SealKeys,
-    it: &Credential,
-    material: &Material,
-) -> Result<Statement, CredentialStoreError> {
+fn insert(it: &Credential, sealed: Vec<u8>) -> Result<Statement, StoreError> {
     let unwritable = |_| StoreError::Unavailable("a credential has no JSON form".to_owned());
     let params = values![
         it.id.as_str(),
@@ -62,73 +138,26 @@ pub(crate) fn insert(
         it.rotated_at,
         it.expires_at,
         it.revision,
-        keys.seal(it, material)?,
+        sealed,
     ];
     let insert = Statement::insert("credentials", COLUMNS, params);
     Ok(insert.or_conflict("a credential of this name or id"))
 }
 
-/// Replaces the material of a row if its revision is `seen`; `None` if it is another.
-pub(crate) fn rotate(
-    keys: &SealKeys,
-    stored: Stored,
-    seen: u64,
-    material: &Material,
-    expires_at: Option<Timestamp>,
-    at: Timestamp,
-) -> Result<Option<Statement>, CredentialStoreError> {
-    let Stored { mut credential, sealed: before } = stored;
-    if credential.revision != seen {
-        return Ok(None);
+impl FromRow for Stored {
+    fn from_row<R: Columns>(row: &R) -> Result<Self, R::Failure> {
+        let row = Reader::with_id(row, "the credential");
+        let credential = Credential {
+            id: row.id(0)?,
+            owner: Owner { tenant: row.id(1)?, principal: row.id_or_empty(2)? },
+            name: row.id(3)?,
+            kind: row.json(4)?,
+            audiences: row.json(5)?,
+            created_at: row.time(6)?,
+            rotated_at: row.time(7)?,
+            expires_at: row.maybe_time(8)?,
+            revision: row.whole(9)?,
+        };
+        Ok(Self { credential, sealed: row.bytes(10)? })
     }
-    // A row changed by other means must not get a new seal.
-    keys.open(&credential, &before)?;
-    credential.revision += 1;
-    credential.expires_at = expires_at;
-    let sealed = keys.seal(&credential, material)?;
-    let sql = "UPDATE credentials SET sealed = ?4, expires_at = ?5, rotated_at = ?6, \
-               revision = ?3 WHERE id = ?1 AND sealed = ?2";
-    let id = credential.id.as_str();
-    let params = values![id, before, credential.revision, sealed, expires_at, at];
-    Ok(Some(Statement::new(sql, params)))
-}
-
-/// Seals a row with the current key; `None` if it is sealed with that one.
-pub(crate) fn reseal(
-    keys: &SealKeys,
-    Stored { credential, sealed: old }: Stored,
-) -> Result<Option<Statement>, CredentialStoreError> {
-    if keys.is_current(&old) {
-        return Ok(None);
-    }
-    let material = keys.open(&credential, &old)?;
-    let new = keys.seal(&credential, &material)?;
-    // A concurrent rotation has resealed it already.
-    let sql = "UPDATE credentials SET sealed = ?3 WHERE id = ?1 AND sealed = ?2";
-    Ok(Some(Statement::new(sql, values![credential.id.as_str(), old, new])))
-}
-
-pub(crate) fn open(
-    keys: &SealKeys,
-    Stored { credential, sealed }: Stored,
-) -> Result<UnsealedCredential, CredentialStoreError> {
-    let material = keys.open(&credential, &sealed)?;
-    Ok(UnsealedCredential { credential, material })
-}
-
-/// Reads a row of [`all`], [`of_owner`] or [`find`].
-pub(crate) fn stored<R: Columns>(row: &R) -> Result<Stored, R::Failure> {
-    let row = Reader::with_id(row, "the credential");
-    let credential = Credential {
-        id: row.id(0)?,
-        owner: Owner { tenant: row.id(1)?, principal: row.id_or_empty(2)? },
-        name: row.id(3)?,
-        kind: row.json(4)?,
-        audiences: row.json(5)?,
-        created_at: row.time(6)?,
-        rotated_at: row.time(7)?,
-        expires_at: row.maybe_time(8)?,
-        revision: row.whole(9)?,
-    };
-    Ok(Stored { credential, sealed: row.bytes(10)? })
 }

@@ -11,7 +11,10 @@ use super::{
     handle::SqliteStore,
     row::{self, time, time_text},
 };
-use crate::rows::{Columns, Statement, Value};
+use crate::{
+    Options,
+    rows::{Columns, Database, FromRow, Statement, Value},
+};
 
 impl SqliteStore {
     /// Runs a statement in a transaction of its own, and returns the number of rows that it changed.
@@ -26,6 +29,20 @@ impl SqliteStore {
         convert: impl FnMut(&Row<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<Vec<T>, StoreError> {
         self.on_reader(move |connection| read(connection, &statement, convert)).await
+    }
+}
+
+impl Database for SqliteStore {
+    fn options(&self) -> &Options {
+        self.options()
+    }
+
+    async fn run(&self, statement: Statement) -> Result<usize, StoreError> {
+        self.run(statement).await
+    }
+
+    async fn rows<T: FromRow>(&self, statement: Statement) -> Result<Vec<T>, StoreError> {
+        self.select(statement, |row| T::from_row(row)).await
     }
 }
 
