@@ -19,10 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("toolcrib-store", &["toolcrib-core"]),
     ("toolcrib-sources", &["toolcrib-core", "toolcrib-mcp", "toolcrib-oauth", "toolcrib-tasks"]),
     ("toolcrib-config", &["toolcrib-core", "toolcrib-oauth"]),
-    (
-        "toolcrib-gateway",
-        &["toolcrib-config", "toolcrib-core", "toolcrib-oauth", "toolcrib-tasks"],
-    ),
+    ("toolcrib-gateway", &["toolcrib-config", "toolcrib-core", "toolcrib-oauth", "toolcrib-tasks"]),
     ("toolcrib-server", &["toolcrib-config", "toolcrib-core", "toolcrib-gateway", "toolcrib-mcp"]),
     ("toolcrib-client", &["toolcrib-core"]),
     ("toolcrib-conformance", &["toolcrib-core"]),

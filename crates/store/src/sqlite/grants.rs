@@ -16,9 +16,12 @@ use toolcrib_core::{
 use super::{
     failure::Failure,
     handle::SqliteStore,
-    row::{all, bound, execute, first, moment, parse, time_text, whole},
+    row::{all, bound, execute, first, parse, time_text, whole},
 };
-use crate::grants::{self, GRANT, PENDING, StoredGrant, StoredPending, encode};
+use crate::{
+    grants::{self, GRANT, PENDING, StoredGrant, StoredPending, encode},
+    rows::Columns as _,
+};
 
 /// Reseals the grants of older keys. Pending authorizations live for minutes, and are left.
 pub(super) async fn reseal(store: &SqliteStore) -> Result<usize, CredentialStoreError> {
@@ -238,9 +241,9 @@ fn grant(row: &Row<'_>) -> Result<StoredGrant, Failure> {
     let grant = AccountGrant {
         place: place(row, 1, unreadable)?,
         terms: grants::decode(&row.get::<_, String>(5)?).ok_or_else(unreadable)?,
-        created_at: moment(row, 6, unreadable)?.ok_or_else(unreadable)?,
-        changed_at: moment(row, 7, unreadable)?.ok_or_else(unreadable)?,
-        expires_at: moment(row, 8, unreadable)?,
+        created_at: row.time(6, unreadable)?.ok_or_else(unreadable)?,
+        changed_at: row.time(7, unreadable)?.ok_or_else(unreadable)?,
+        expires_at: row.time(8, unreadable)?,
         revision: whole(row.get(9)?)?,
         id: parse(id.clone(), unreadable)?,
     };
@@ -254,8 +257,8 @@ fn pending(row: &Row<'_>) -> Result<StoredPending, Failure> {
         state: Digest(row.get(0)?),
         place: place(row, 2, unreadable)?,
         terms: grants::decode(&row.get::<_, String>(6)?).ok_or_else(unreadable)?,
-        created_at: moment(row, 7, unreadable)?.ok_or_else(unreadable)?,
-        expires_at: moment(row, 8, unreadable)?.ok_or_else(unreadable)?,
+        created_at: row.time(7, unreadable)?.ok_or_else(unreadable)?,
+        expires_at: row.time(8, unreadable)?.ok_or_else(unreadable)?,
         id: parse(id.clone(), unreadable)?,
     };
     Ok(StoredPending { pending, sealed: row.get(9)? })
