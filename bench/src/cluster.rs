@@ -17,14 +17,14 @@ use toolcrib_testkit::{
     redis::{self, RedisServer},
 };
 
-use self::processors::{Busy, Used};
+use self::processors::{ProcessorTicks, ProcessorTime};
 use crate::histogram::Histogram;
 use crate::load::{Shot, WARM_UP};
 use crate::machine::Machine;
 use crate::process::Server;
 use crate::rows;
 use crate::section::replace_section;
-use crate::subject::{Shared, Subject};
+use crate::subject::{SharedServices, Subject};
 use crate::terminal::say;
 
 /// How often each cluster is measured in each row, in turns.
@@ -70,12 +70,12 @@ enum Requests {
 }
 
 /// The measurement of one cluster in one row.
-struct Measured {
+struct ClusterMeasurement {
     cluster: String,
     latencies: Histogram,
     elapsed: Duration,
-    used: Used,
-    busy: Busy,
+    used: ProcessorTime,
+    busy: ProcessorTicks,
 }
 
 /// Everything that runs.
@@ -92,7 +92,7 @@ pub(crate) async fn run(options: &ClusterOptions) -> Result<()> {
     let mut text = head(options);
     for requests in [Requests::Calls, Requests::CallsOfTenants, Requests::Lists] {
         let measured = bench.measure(requests, options).await?;
-        let one = measured.get(1).map_or(0.0, Measured::per_second);
+        let one = measured.get(1).map_or(0.0, ClusterMeasurement::per_second);
         for it in &measured {
             let row = it.row(requests, options.tenants, one);
             say(&row)?;
@@ -115,7 +115,7 @@ impl Bench {
             PostgresServer::own_synced().with_context(|| format!("PostgreSQL {missing}"))?;
         let redis = RedisServer::start().with_context(|| format!("Valkey or Redis {missing}"))?;
         let upstream = rows::upstream(folder).await?;
-        let shared = || Shared { database: postgres.database(), limits: None };
+        let shared = || SharedServices { database: postgres.database(), limits: None };
         let limits = Some((redis.url(), redis::PASSWORD));
         let kinds = [
             ("one server, SQLite".to_owned(), 1, None),
@@ -124,7 +124,7 @@ impl Bench {
             (
                 format!("{} servers, PostgreSQL, rates in Redis", options.servers),
                 options.servers,
-                Some(Shared { limits, ..shared() }),
+                Some(SharedServices { limits, ..shared() }),
             ),
         ];
         let mut clusters = Vec::new();
@@ -146,7 +146,11 @@ impl Bench {
     }
 
     /// Measures every cluster, in turns.
-    async fn measure(&self, requests: Requests, options: &ClusterOptions) -> Result<Vec<Measured>> {
+    async fn measure(
+        &self,
+        requests: Requests,
+        options: &ClusterOptions,
+    ) -> Result<Vec<ClusterMeasurement>> {
         let slice = Duration::from_secs(options.seconds.into()) / ROUNDS;
         let mut shots = Vec::new();
         for cluster in &self.clusters {
@@ -154,16 +158,16 @@ impl Bench {
             fire(&of, options.connections, WARM_UP).await?;
             shots.push(of);
         }
-        let mut measured: Vec<Measured> =
-            self.clusters.iter().map(|cluster| Measured::new(&cluster.name)).collect();
+        let mut measured: Vec<ClusterMeasurement> =
+            self.clusters.iter().map(|cluster| ClusterMeasurement::new(&cluster.name)).collect();
         for _ in 0..ROUNDS {
             for ((cluster, shots), it) in self.clusters.iter().zip(&shots).zip(&mut measured) {
-                let (used, busy) = (self.used(cluster)?, Busy::read()?);
+                let (used, busy) = (self.used(cluster)?, ProcessorTicks::read()?);
                 let (latencies, elapsed) = fire(shots, options.connections, slice)
                     .await
                     .with_context(|| cluster.name.clone())?;
                 it.used += self.used(cluster)? - used;
-                it.busy += Busy::read()? - busy;
+                it.busy += ProcessorTicks::read()? - busy;
                 it.latencies.merge(&latencies);
                 it.elapsed += elapsed;
             }
@@ -172,13 +176,13 @@ impl Bench {
     }
 
     /// The processor time so far of the processes that take part in a request.
-    fn used(&self, cluster: &Cluster) -> Result<Used> {
+    fn used(&self, cluster: &Cluster) -> Result<ProcessorTime> {
         let mut toolcrib = Duration::ZERO;
         for subject in &cluster.subjects {
             toolcrib += subject.server.processor_time()?;
         }
         let redis = self.redis.id().context("Redis has stopped")?;
-        Ok(Used {
+        Ok(ProcessorTime {
             toolcrib,
             database: processors::of_family(self.postgres.id())? + processors::of_family(redis)?,
             rest: self.upstream.processor_time()? + crate::process::own_processor_time()?,
@@ -220,14 +224,14 @@ async fn fire(shots: &[Shot], connections: u32, time: Duration) -> Result<(Histo
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of requests are far below 2^52")]
-impl Measured {
+impl ClusterMeasurement {
     fn new(cluster: &str) -> Self {
         Self {
             cluster: cluster.to_owned(),
             latencies: Histogram::new(),
             elapsed: Duration::ZERO,
-            used: Used::default(),
-            busy: Busy::default(),
+            used: ProcessorTime::default(),
+            busy: ProcessorTicks::default(),
         }
     }
 

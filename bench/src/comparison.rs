@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::peers::{self, CALL, LIST, SESSION_CALL, SESSION_LIST};
-use crate::plan::Who;
+use crate::plan::MeasuredServer;
 use crate::report::{Report, Row};
 
 pub(crate) const HEADING: &str = "\n## Numbers\n";
@@ -18,7 +18,9 @@ pub(crate) fn section(report: &Report<'_>) -> String {
     // Writing to a string cannot fail.
     head(report, &mut text).ok();
     table(report, &mut text).ok();
-    report.memory(&mut text, |who| matches!(who, Who::Strict | Who::Peer(_))).ok();
+    report
+        .memory(&mut text, |who| matches!(who, MeasuredServer::Strict | MeasuredServer::Peer(_)))
+        .ok();
     tail(report, &mut text).ok();
     text
 }
@@ -56,9 +58,9 @@ fn table(report: &Report<'_>, text: &mut String) -> std::fmt::Result {
     for request in REQUESTS {
         for row in rows(report, request) {
             let who = match (&row.ours.who, row.name.as_str()) {
-                (Who::Strict, LIST | SESSION_LIST) => "toolcrib".to_owned(),
-                (Who::Strict, _) => "toolcrib, strict record".to_owned(),
-                (Who::Relaxed, _) => "toolcrib, relaxed record".to_owned(),
+                (MeasuredServer::Strict, LIST | SESSION_LIST) => "toolcrib".to_owned(),
+                (MeasuredServer::Strict, _) => "toolcrib, strict record".to_owned(),
+                (MeasuredServer::Relaxed, _) => "toolcrib, relaxed record".to_owned(),
                 (other, _) => other.to_string(),
             };
             writeln!(

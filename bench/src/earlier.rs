@@ -9,12 +9,12 @@ const REPORT: &str = "docs/reference/benchmarks.md";
 
 /// The figures of an earlier report. What cannot be read there is absent here.
 #[derive(Debug, Default)]
-pub(crate) struct Earlier {
+pub(crate) struct EarlierReport {
     pub(crate) commit: Option<String>,
     ratios: BTreeMap<(String, String, u32), f64>,
 }
 
-impl Earlier {
+impl EarlierReport {
     /// Reads the report of the last commit; empty without one.
     pub(crate) fn committed() -> Self {
         let text = machine::output("git", &["show", &format!("HEAD:{REPORT}")]);
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn ratios_are_found_by_the_names_of_the_columns() {
-        let earlier = Earlier::parse(
+        let earlier = EarlierReport::parse(
             "# Benchmarks\n\n| | |\n|---|---|\n| commit | abc |\n\n\
              | request | connections | limit | ratio |\n|---|---|---|---|\n\
              | OTC call | 64 | 10, proxy | **0.24** |\n| broken | many | 10 | **1.0** |\n\n\
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_text_that_is_no_report_has_no_figures() {
         for text in ["", "|", "||\n||", "| request |\n| a | b | c |", "no table"] {
-            assert!(Earlier::parse(text).ratios.is_empty(), "{text}");
+            assert!(EarlierReport::parse(text).ratios.is_empty(), "{text}");
         }
     }
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use crate::http1::{Connection, request};
-use crate::load::{Expect, Shot};
+use crate::load::{ExpectedBody, Shot};
 
 const VERSION: &str = "2026-07-28";
 /// The revision of sessions.
@@ -42,7 +42,7 @@ impl Endpoint {
 
     pub(crate) fn call(&self, call: &Call) -> Shot {
         let request = self.self_contained("tools/call", Some(call));
-        self.shot(request, Expect::Text(call.answer.as_str().into()))
+        self.shot(request, ExpectedBody::Text(call.answer.as_str().into()))
     }
 
     /// A shot at the list in a session, which all connections share.
@@ -55,7 +55,7 @@ impl Endpoint {
     pub(crate) async fn session_call(&self, call: &Call) -> Result<Shot> {
         let params = json!({ "name": call.tool, "arguments": call.arguments });
         let request = self.in_session("tools/call", params).await?;
-        Ok(self.shot(request, Expect::Text(call.answer.as_str().into())))
+        Ok(self.shot(request, ExpectedBody::Text(call.answer.as_str().into())))
     }
 
     /// Formats a request of the stateless revision.
@@ -107,13 +107,13 @@ impl Endpoint {
         request("POST", self.address, &self.path, &headers, body)
     }
 
-    fn shot(&self, request: Vec<u8>, expect: Expect) -> Shot {
+    fn shot(&self, request: Vec<u8>, expect: ExpectedBody) -> Shot {
         Shot { address: self.address, requests: [request].into(), status: 200, expect }
     }
 }
 
-fn named(tool: &str) -> Expect {
-    Expect::Text(format!("\"{tool}\"").into())
+fn named(tool: &str) -> ExpectedBody {
+    ExpectedBody::Text(format!("\"{tool}\"").into())
 }
 
 fn message(method: &str, params: Value) -> String {

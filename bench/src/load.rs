@@ -24,12 +24,12 @@ pub(crate) struct Shot {
     /// At least one request. Every connection starts with a different one and takes them in turns.
     pub(crate) requests: Arc<[Vec<u8>]>,
     pub(crate) status: u16,
-    pub(crate) expect: Expect,
+    pub(crate) expect: ExpectedBody,
 }
 
 /// The expected body of a response.
 #[derive(Debug, Clone)]
-pub(crate) enum Expect {
+pub(crate) enum ExpectedBody {
     /// Exactly this body.
     Body(Arc<[u8]>),
     /// A body with this text in it.
@@ -98,8 +98,8 @@ impl Shot {
     fn check(&self, answer: &Answer<'_>) -> Result<()> {
         let right = answer.status == self.status
             && match &self.expect {
-                Expect::Body(body) => answer.body == &**body,
-                Expect::Text(text) => find(answer.body, text.as_bytes()).is_some(),
+                ExpectedBody::Body(body) => answer.body == &**body,
+                ExpectedBody::Text(text) => find(answer.body, text.as_bytes()).is_some(),
             };
         if !right {
             let body = String::from_utf8_lossy(answer.body);

@@ -8,7 +8,7 @@ use crate::subject::SourceKind;
 
 /// The server that a shot goes to; its processor time and memory are measured.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Who {
+pub(crate) enum MeasuredServer {
     Static,
     Upstream,
     Proxy,
@@ -33,20 +33,20 @@ pub(crate) enum Durability {
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) name: String,
-    pub(crate) ours: (Who, Shot),
-    pub(crate) limit: (Who, Shot),
+    pub(crate) ours: (MeasuredServer, Shot),
+    pub(crate) limit: (MeasuredServer, Shot),
     /// The required throughput, as a share of the limit's; 0 without a goal.
     pub(crate) goal: f64,
 }
 
 /// A row or a server without a measurement.
 #[derive(Debug)]
-pub(crate) struct Absent {
+pub(crate) struct MissingMeasurement {
     pub(crate) what: String,
     pub(crate) why: String,
 }
 
-impl Absent {
+impl MissingMeasurement {
     /// The report has the first line of the reason, because logs can be long.
     pub(crate) fn new(what: impl fmt::Display, why: impl fmt::Display) -> Self {
         let why: String =
@@ -74,7 +74,7 @@ impl Durability {
     }
 }
 
-impl Who {
+impl MeasuredServer {
     /// The name of a gateway of another project; empty for others.
     pub(crate) fn gateway(&self) -> &str {
         match self {
@@ -84,7 +84,7 @@ impl Who {
     }
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for MeasuredServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Static => "bytes from memory",

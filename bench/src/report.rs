@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::earlier::Earlier;
+use crate::earlier::EarlierReport;
 use crate::histogram::Histogram;
 use crate::machine::Machine;
 use crate::options::RunOptions;
-use crate::plan::{Absent, Who};
+use crate::plan::{MeasuredServer, MissingMeasurement};
 
 /// The measurement of one server in one row.
 #[derive(Debug)]
-pub(crate) struct Measured {
-    pub(crate) who: Who,
+pub(crate) struct Measurement {
+    pub(crate) who: MeasuredServer,
     pub(crate) latencies: Histogram,
     pub(crate) elapsed: Duration,
     pub(crate) processor: Duration,
@@ -28,8 +28,8 @@ pub(crate) struct Measured {
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) connections: u32,
-    pub(crate) ours: Measured,
-    pub(crate) limit: Measured,
+    pub(crate) ours: Measurement,
+    pub(crate) limit: Measurement,
     /// 0 without a goal.
     pub(crate) goal: f64,
 }
@@ -40,17 +40,17 @@ pub(crate) struct Report<'a> {
     pub(crate) machine: Machine,
     pub(crate) options: &'a RunOptions,
     pub(crate) rows: &'a [Row],
-    pub(crate) earlier: &'a Earlier,
+    pub(crate) earlier: &'a EarlierReport,
     /// PSS in KiB before and after the load.
-    pub(crate) idle: &'a BTreeMap<Who, u64>,
-    pub(crate) after: &'a BTreeMap<Who, u64>,
+    pub(crate) idle: &'a BTreeMap<MeasuredServer, u64>,
+    pub(crate) after: &'a BTreeMap<MeasuredServer, u64>,
     /// Names and versions of the other gateways.
     pub(crate) versions: &'a [String],
-    pub(crate) absent: &'a [Absent],
+    pub(crate) absent: &'a [MissingMeasurement],
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of requests and bytes are far below 2^52")]
-impl Measured {
+impl Measurement {
     pub(crate) fn per_second(&self) -> f64 {
         self.latencies.total() as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
     }
@@ -98,7 +98,7 @@ impl Row {
     }
 
     /// The ratio of the last committed report and the difference from it.
-    fn change(&self, earlier: &Earlier) -> String {
+    fn change(&self, earlier: &EarlierReport) -> String {
         match earlier.ratio(self.ours.who.gateway(), &self.name, self.connections) {
             Some(ratio) => format!("{ratio:.2} ({:+.2})", self.ratio() - ratio),
             None => "-".into(),
@@ -106,7 +106,7 @@ impl Row {
     }
 
     /// Formats the row for the terminal.
-    pub(crate) fn line(&self, earlier: &Earlier) -> String {
+    pub(crate) fn line(&self, earlier: &EarlierReport) -> String {
         format!(
             "{:<32} x{:<3} {:<12} {:>8.0}/s of {:>8.0}/s ({}) = {:.2} {:<12} earlier {}, p50/p99/p99.9 {} ms, \
              {:.1} of {:.1} us/request, disk {} bytes/request",
@@ -261,7 +261,11 @@ impl Report<'_> {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "memory in KiB is far below 2^52")]
-    pub(crate) fn memory(&self, page: &mut String, shows: fn(&Who) -> bool) -> std::fmt::Result {
+    pub(crate) fn memory(
+        &self,
+        page: &mut String,
+        shows: fn(&MeasuredServer) -> bool,
+    ) -> std::fmt::Result {
         writeln!(page, "| memory (PSS) | before, MB | after the load, MB |\n|---|---|---|")?;
         for (who, kilobytes) in self.idle.iter().filter(|(who, _)| shows(who)) {
             let megabytes = |value: u64| value as f64 / 1024.0;
@@ -286,20 +290,20 @@ mod tests {
     use crate::plan::Durability;
     use crate::subject::SourceKind;
 
-    fn measured(who: Who, requests: u64) -> Measured {
+    fn measured(who: MeasuredServer, requests: u64) -> Measurement {
         let mut latencies = Histogram::new();
         (0..requests).for_each(|_| latencies.add(Duration::from_millis(1)));
         let (elapsed, processor) = (Duration::from_secs(1), Duration::from_millis(10));
-        let stored = (who == Who::Strict).then_some(60_000);
-        Measured { who, latencies, elapsed, processor, written: 400_000, stored }
+        let stored = (who == MeasuredServer::Strict).then_some(60_000);
+        Measurement { who, latencies, elapsed, processor, written: 400_000, stored }
     }
 
-    fn row(name: &str, who: Who, requests: u64, goal: f64) -> Row {
-        let (ours, limit) = (measured(who, requests), measured(Who::Proxy, 200));
+    fn row(name: &str, who: MeasuredServer, requests: u64, goal: f64) -> Row {
+        let (ours, limit) = (measured(who, requests), measured(MeasuredServer::Proxy, 200));
         Row { name: name.into(), connections: 64, ours, limit, goal }
     }
 
-    fn page(rows: &[Row], earlier: &Earlier) -> String {
+    fn page(rows: &[Row], earlier: &EarlierReport) -> String {
         let options = RunOptions {
             seconds: 3,
             connections: vec![64],
@@ -309,7 +313,8 @@ mod tests {
             peers: None,
             comparison: None,
         };
-        let memory = [(Who::Source(SourceKind::Stdio, Durability::Relaxed), 2048)].into();
+        let memory =
+            [(MeasuredServer::Source(SourceKind::Stdio, Durability::Relaxed), 2048)].into();
         let report = Report {
             machine: Machine::read(),
             options: &options,
@@ -318,16 +323,19 @@ mod tests {
             idle: &memory,
             after: &memory,
             versions: &["Other (other 1.0)".to_owned()],
-            absent: &[Absent::new("a row", "it failed\nwith a log")],
+            absent: &[MissingMeasurement::new("a row", "it failed\nwith a log")],
         };
         report.page()
     }
 
     #[test]
     fn the_next_report_reads_the_ratios_of_this_one() {
-        let peer = Who::Peer("Other".into());
-        let rows = [row("OTC call", Who::Strict, 100, 0.5), row("OTC call", peer.clone(), 20, 0.0)];
-        let first = page(&rows, &Earlier::default());
+        let peer = MeasuredServer::Peer("Other".into());
+        let rows = [
+            row("OTC call", MeasuredServer::Strict, 100, 0.5),
+            row("OTC call", peer.clone(), 20, 0.0),
+        ];
+        let first = page(&rows, &EarlierReport::default());
         assert!(first.contains("| **0.50** | - | 0.50 met |"), "{first}");
         assert!(first.contains("| 4000 / 600 |"), "{first}");
         assert!(first.contains("| **0.100** | 5.0 × | - |"), "{first}");
@@ -337,8 +345,9 @@ mod tests {
         );
         assert!(first.ends_with("Not measured:\n\n- a row: it failed\n"), "{first}");
 
-        let rows = [row("OTC call", Who::Strict, 120, 0.5), row("OTC call", peer, 10, 0.0)];
-        let second = page(&rows, &Earlier::parse(&first));
+        let rows =
+            [row("OTC call", MeasuredServer::Strict, 120, 0.5), row("OTC call", peer, 10, 0.0)];
+        let second = page(&rows, &EarlierReport::parse(&first));
         assert!(second.contains("| **0.60** | 0.50 (+0.10) |"), "{second}");
         assert!(second.contains("| **0.050** | 12.0 × | 0.10 (-0.05) |"), "{second}");
     }

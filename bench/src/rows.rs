@@ -10,10 +10,10 @@ use std::{env, fs};
 use anyhow::{Context, Result};
 
 use crate::http1::request;
-use crate::load::{Expect, Shot};
+use crate::load::{ExpectedBody, Shot};
 use crate::options::RunOptions;
 use crate::peers::{self, CALL, LIST, SESSION_CALL, SESSION_LIST};
-use crate::plan::{Absent, Durability, Pair, Who};
+use crate::plan::{Durability, MeasuredServer, MissingMeasurement, Pair};
 use crate::process::Server;
 use crate::servers::fixed::TAG;
 use crate::subject::{Lists, SourceKind, Subject, direct, direct_service};
@@ -38,10 +38,10 @@ const MCP_LIST_GOAL: f64 = 0.80;
 /// All servers and rows of a measurement.
 #[derive(Debug, Default)]
 pub(crate) struct Bench {
-    pub(crate) servers: BTreeMap<Who, Server>,
-    pub(crate) subjects: BTreeMap<Who, Subject>,
+    pub(crate) servers: BTreeMap<MeasuredServer, Server>,
+    pub(crate) subjects: BTreeMap<MeasuredServer, Subject>,
     pub(crate) pairs: Vec<Pair>,
-    pub(crate) absent: Vec<Absent>,
+    pub(crate) absent: Vec<MissingMeasurement>,
     /// The versions of the other gateways.
     pub(crate) versions: Vec<String>,
 }
@@ -70,30 +70,32 @@ impl Bench {
         bench.add_sources(program, options, &limits, folder).await?;
         if options.selects(PACK_ROW) {
             // The cost of a WebAssembly instance, compared with a request to a server.
-            let limit = (Who::Relaxed, relaxed.mcp_call());
+            let limit = (MeasuredServer::Relaxed, relaxed.mcp_call());
             match Subject::with_pack(program, folder).await {
                 Ok(pack) => {
-                    bench.add(PACK_ROW, Who::Pack, Ok(pack.pack_call()), limit, 1.0);
-                    bench.subjects.insert(Who::Pack, pack);
+                    bench.add(PACK_ROW, MeasuredServer::Pack, Ok(pack.pack_call()), limit, 1.0);
+                    bench.subjects.insert(MeasuredServer::Pack, pack);
                 }
                 Err(error) => bench.leave_out(PACK_ROW, &error)?,
             }
         }
         if options.selects(CROWD_ROW) {
             say("making 10 000 keys of 500 roles")?;
-            let limit = (Who::Strict, strict.list("/v1/tools", &lists.openwop));
+            let limit = (MeasuredServer::Strict, strict.list("/v1/tools", &lists.openwop));
             match Subject::with_crowd(program, limits.upstream.address, folder).await {
                 Ok(crowd) => {
                     let shot = crowd.list_of_the_crowd("/v1/tools", &lists.openwop);
                     // At most 1.2 times as long.
-                    bench.add(CROWD_ROW, Who::Crowd, Ok(shot), limit, 1.0 / 1.2);
-                    bench.subjects.insert(Who::Crowd, crowd);
+                    bench.add(CROWD_ROW, MeasuredServer::Crowd, Ok(shot), limit, 1.0 / 1.2);
+                    bench.subjects.insert(MeasuredServer::Crowd, crowd);
                 }
                 Err(error) => bench.leave_out(CROWD_ROW, &error)?,
             }
         }
         bench.add_peers(options, &limits, folder).await?;
-        bench.subjects.extend([(Who::Strict, strict), (Who::Relaxed, relaxed)]);
+        bench
+            .subjects
+            .extend([(MeasuredServer::Strict, strict), (MeasuredServer::Relaxed, relaxed)]);
         bench.keep(limits);
         Ok(bench)
     }
@@ -105,24 +107,24 @@ impl Bench {
         let fixed = fixed(&[&body], folder).await?;
         let proxy = proxy(&upstream, folder).await?;
         let limits = Limits { upstream, fixed, proxy };
-        let memory = || (Who::Static, from_memory(&limits.fixed, 0, &body));
+        let memory = || (MeasuredServer::Static, from_memory(&limits.fixed, 0, &body));
         let direct_list = limits.direct_list();
-        let direct_call = (Who::Upstream, direct(limits.upstream.address, "tools/call"));
+        let direct_call = (MeasuredServer::Upstream, direct(limits.upstream.address, "tools/call"));
         let proxied = |method| Ok(direct(limits.proxy.address, method));
         let mut bench = Self::default();
         let list = Ok(direct_list.1.clone());
-        bench.add("list: MCP server against memory", Who::Upstream, list, memory(), 0.0);
+        bench.add("list: MCP server against memory", MeasuredServer::Upstream, list, memory(), 0.0);
         let known = Ok(known(&limits.fixed, 0));
-        bench.add("list: tag known against memory", Who::Static, known, memory(), 0.0);
+        bench.add("list: tag known against memory", MeasuredServer::Static, known, memory(), 0.0);
         let list = proxied("tools/list");
-        bench.add("list: proxy against MCP server", Who::Proxy, list, direct_list, 0.0);
+        bench.add("list: proxy against MCP server", MeasuredServer::Proxy, list, direct_list, 0.0);
         let call = proxied("tools/call");
-        bench.add("call: proxy against MCP server", Who::Proxy, call, direct_call, 0.0);
+        bench.add("call: proxy against MCP server", MeasuredServer::Proxy, call, direct_call, 0.0);
         bench.keep(limits);
         Ok(bench)
     }
 
-    pub(crate) fn server(&self, who: &Who) -> Result<&Server> {
+    pub(crate) fn server(&self, who: &MeasuredServer) -> Result<&Server> {
         let subject = self.subjects.get(who).map(|subject| &subject.server);
         subject.or_else(|| self.servers.get(who)).context("the server was not started")
     }
@@ -133,17 +135,23 @@ impl Bench {
             (1, "/tools", &lists.otc),
             (2, "/explorer/tools", &lists.explorer),
         ] {
-            let limit = (Who::Static, from_memory(&limits.fixed, number, body));
+            let limit = (MeasuredServer::Static, from_memory(&limits.fixed, number, body));
             let shot = Ok(strict.list(path, body));
-            self.add(&format!("GET {path}"), Who::Strict, shot, limit, LIST_GOAL);
+            self.add(&format!("GET {path}"), MeasuredServer::Strict, shot, limit, LIST_GOAL);
         }
         let (name, limit) =
-            ("GET /v1/tools, If-None-Match", (Who::Static, known(&limits.fixed, 0)));
-        self.add(name, Who::Strict, strict.not_modified("/v1/tools").await, limit, LIST_GOAL);
+            ("GET /v1/tools, If-None-Match", (MeasuredServer::Static, known(&limits.fixed, 0)));
+        self.add(
+            name,
+            MeasuredServer::Strict,
+            strict.not_modified("/v1/tools").await,
+            limit,
+            LIST_GOAL,
+        );
         let list = Ok(strict.mcp_list());
-        self.add(LIST, Who::Strict, list, limits.direct_list(), MCP_LIST_GOAL);
+        self.add(LIST, MeasuredServer::Strict, list, limits.direct_list(), MCP_LIST_GOAL);
         let list = strict.session_list().await;
-        self.add(SESSION_LIST, Who::Strict, list, limits.direct_list(), MCP_LIST_GOAL);
+        self.add(SESSION_LIST, MeasuredServer::Strict, list, limits.direct_list(), MCP_LIST_GOAL);
     }
 
     async fn add_calls(
@@ -159,10 +167,10 @@ impl Bench {
             ("OTC call", strict.otc_call(&lists.otc), relaxed.otc_call(&lists.otc)),
             ("explorer call", Ok(strict.explorer_call()), Ok(relaxed.explorer_call())),
         ] {
-            self.add(name, Who::Strict, ours, limits.proxied_call(), CALL_GOAL);
+            self.add(name, MeasuredServer::Strict, ours, limits.proxied_call(), CALL_GOAL);
             let name = format!("{name}{}", Durability::Relaxed.suffix());
             let limit = limits.proxied_call();
-            self.add(&name, Who::Relaxed, without_record, limit, RELAXED_CALL_GOAL);
+            self.add(&name, MeasuredServer::Relaxed, without_record, limit, RELAXED_CALL_GOAL);
         }
     }
 
@@ -182,10 +190,13 @@ impl Bench {
                     continue;
                 }
                 let limit = match kind {
-                    SourceKind::Connector => (Who::Proxy, direct_service(limits.proxy.address)),
+                    SourceKind::Connector => {
+                        (MeasuredServer::Proxy, direct_service(limits.proxy.address))
+                    }
                     SourceKind::Stdio | SourceKind::Workflow => limits.proxied_call(),
                 };
-                let (who, address) = (Who::Source(kind, durability), limits.upstream.address);
+                let (who, address) =
+                    (MeasuredServer::Source(kind, durability), limits.upstream.address);
                 let subject =
                     Subject::with_source(program, kind, durability.name(), address, folder).await;
                 match subject {
@@ -210,7 +221,7 @@ impl Bench {
         for peer in peers::configured()? {
             let program = options.peers.as_deref().and_then(|installed| peer.find(installed));
             let Some(program) = program else {
-                self.absent.push(Absent::new(&peer.name, "not installed"));
+                self.absent.push(MissingMeasurement::new(&peer.name, "not installed"));
                 continue;
             };
             say(&format!("starting {}", peer.name))?;
@@ -221,7 +232,7 @@ impl Bench {
                     continue;
                 }
             };
-            let who = Who::Peer(peer.name.as_str().into());
+            let who = MeasuredServer::Peer(peer.name.as_str().into());
             for (row, shot) in running.shots {
                 let same = self.pairs.iter().rposition(|pair| pair.name == row);
                 let Some(same) = same else { continue };
@@ -238,35 +249,42 @@ impl Bench {
         Ok(())
     }
 
-    fn add(&mut self, name: &str, who: Who, shot: Result<Shot>, limit: (Who, Shot), goal: f64) {
+    fn add(
+        &mut self,
+        name: &str,
+        who: MeasuredServer,
+        shot: Result<Shot>,
+        limit: (MeasuredServer, Shot),
+        goal: f64,
+    ) {
         match shot {
             Ok(shot) => self.pairs.push(Pair { name: name.into(), ours: (who, shot), limit, goal }),
-            Err(error) => self.absent.push(Absent::new(name, format!("{error:#}"))),
+            Err(error) => self.absent.push(MissingMeasurement::new(name, format!("{error:#}"))),
         }
     }
 
     /// Notes that `what` is not measured, and prints the whole reason.
     fn leave_out(&mut self, what: &str, error: &anyhow::Error) -> Result<()> {
-        self.absent.push(Absent::new(what, format!("{error:#}")));
+        self.absent.push(MissingMeasurement::new(what, format!("{error:#}")));
         say(&format!("{what} is not measured: {error:#}"))
     }
 
     fn keep(&mut self, limits: Limits) {
         self.servers.extend([
-            (Who::Upstream, limits.upstream),
-            (Who::Static, limits.fixed),
-            (Who::Proxy, limits.proxy),
+            (MeasuredServer::Upstream, limits.upstream),
+            (MeasuredServer::Static, limits.fixed),
+            (MeasuredServer::Proxy, limits.proxy),
         ]);
     }
 }
 
 impl Limits {
-    fn direct_list(&self) -> (Who, Shot) {
-        (Who::Upstream, direct(self.upstream.address, "tools/list"))
+    fn direct_list(&self) -> (MeasuredServer, Shot) {
+        (MeasuredServer::Upstream, direct(self.upstream.address, "tools/list"))
     }
 
-    fn proxied_call(&self) -> (Who, Shot) {
-        (Who::Proxy, direct(self.proxy.address, "tools/call"))
+    fn proxied_call(&self) -> (MeasuredServer, Shot) {
+        (MeasuredServer::Proxy, direct(self.proxy.address, "tools/call"))
     }
 }
 
@@ -301,7 +319,7 @@ fn from_memory(fixed: &Server, number: usize, body: &[u8]) -> Shot {
         address: fixed.address,
         requests: [request].into(),
         status: 200,
-        expect: Expect::Body(body.into()),
+        expect: ExpectedBody::Body(body.into()),
     }
 }
 
@@ -312,6 +330,6 @@ fn known(fixed: &Server, number: usize) -> Shot {
         address: fixed.address,
         requests: [request].into(),
         status: 304,
-        expect: Expect::Body([].into()),
+        expect: ExpectedBody::Body([].into()),
     }
 }

@@ -8,13 +8,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use crate::comparison;
-use crate::earlier::Earlier;
+use crate::earlier::EarlierReport;
 use crate::histogram::Histogram;
 use crate::load::{Shot, WARM_UP};
 use crate::machine::Machine;
 use crate::options::RunOptions;
-use crate::plan::{Absent, Pair, Who};
-use crate::report::{Measured, Report, Row};
+use crate::plan::{MeasuredServer, MissingMeasurement, Pair};
+use crate::report::{Measurement, Report, Row};
 use crate::rows::Bench;
 use crate::section::replace_section;
 use crate::terminal::say;
@@ -31,7 +31,7 @@ pub(crate) async fn run(options: &RunOptions) -> Result<()> {
     };
     bench.pairs.retain(|pair| options.selects(&pair.name));
     ensure!(!bench.pairs.is_empty(), "--only selects no row");
-    let earlier = Earlier::committed();
+    let earlier = EarlierReport::committed();
     let idle = bench.memory()?;
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
     for connections in &options.connections {
@@ -44,7 +44,7 @@ pub(crate) async fn run(options: &RunOptions) -> Result<()> {
                 }
                 Err(error) => {
                     say(&format!("{what}: {error:#}"))?;
-                    failed.push(Absent::new(what, format!("{error:#}")));
+                    failed.push(MissingMeasurement::new(what, format!("{error:#}")));
                 }
             }
         }
@@ -85,7 +85,7 @@ impl Bench {
     /// Measures limit, ours, limit, ours.
     async fn measure(&self, pair: &Pair, connections: u32, seconds: u32) -> Result<Row> {
         let slice = Duration::from_secs(seconds.into()) / ROUNDS;
-        let mut sides = [Measured::new(&pair.limit.0), Measured::new(&pair.ours.0)];
+        let mut sides = [Measurement::new(&pair.limit.0), Measurement::new(&pair.ours.0)];
         let shots = [&pair.limit.1, &pair.ours.1];
         for shot in shots {
             shot.fire(connections, WARM_UP).await?;
@@ -101,7 +101,7 @@ impl Bench {
 
     async fn slice(
         &self,
-        side: &mut Measured,
+        side: &mut Measurement,
         shot: &Shot,
         connections: u32,
         time: Duration,
@@ -121,14 +121,14 @@ impl Bench {
         Ok(())
     }
 
-    fn memory(&self) -> Result<BTreeMap<Who, u64>> {
+    fn memory(&self) -> Result<BTreeMap<MeasuredServer, u64>> {
         let known = self.servers.keys().chain(self.subjects.keys());
         known.map(|who| Ok((who.clone(), self.server(who)?.memory()?))).collect()
     }
 }
 
-impl Measured {
-    fn new(who: &Who) -> Self {
+impl Measurement {
+    fn new(who: &MeasuredServer) -> Self {
         Self {
             who: who.clone(),
             latencies: Histogram::new(),

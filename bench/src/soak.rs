@@ -22,7 +22,7 @@ use self::faults::{Failures, FaultyCaller};
 use self::relay::Relay;
 use crate::histogram::Histogram;
 use crate::http1::{Answer, Connection, find};
-use crate::load::{Expect, Shot};
+use crate::load::{ExpectedBody, Shot};
 use crate::process::Server;
 use crate::subject::Subject;
 use crate::terminal::say;
@@ -267,8 +267,8 @@ impl BusyConnection {
 
 fn check(shot: &Shot, answer: &Answer<'_>) -> Result<()> {
     let is_expected = match &shot.expect {
-        Expect::Body(body) => answer.body == &**body,
-        Expect::Text(text) => find(answer.body, text.as_bytes()).is_some(),
+        ExpectedBody::Body(body) => answer.body == &**body,
+        ExpectedBody::Text(text) => find(answer.body, text.as_bytes()).is_some(),
     };
     if answer.status != shot.status || !is_expected {
         let body = String::from_utf8_lossy(answer.body);

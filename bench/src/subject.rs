@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use crate::endpoint::{Call, Endpoint};
 use crate::http1::{Connection, request};
-use crate::load::{Expect, Shot};
+use crate::load::{ExpectedBody, Shot};
 use crate::process::Server;
 use crate::servers::upstream::{ECHO, ECHO_PATH, TOOLS};
 
@@ -63,12 +63,12 @@ struct Settings {
     tools: usize,
     roles: usize,
     /// The parts that it shares with other servers.
-    shared: Option<Shared>,
+    shared: Option<SharedServices>,
 }
 
 /// The parts that several servers share.
 #[derive(Debug, Clone)]
-pub(crate) struct Shared {
+pub(crate) struct SharedServices {
     /// The URL of a PostgreSQL database.
     pub(crate) database: String,
     /// The URL of the server that counts rates, and its password.
@@ -125,7 +125,7 @@ impl Subject {
     pub(crate) async fn with_tenants(
         program: &Path,
         name: &str,
-        shared: Option<Shared>,
+        shared: Option<SharedServices>,
         tenants: usize,
         (upstream, folder): (SocketAddr, &Path),
     ) -> Result<Self> {
@@ -207,7 +207,7 @@ impl Subject {
     }
 
     pub(crate) fn list(&self, path: &str, body: &[u8]) -> Shot {
-        self.shot(self.request("GET", path, &[], ""), 200, Expect::Body(body.into()))
+        self.shot(self.request("GET", path, &[], ""), 200, ExpectedBody::Body(body.into()))
     }
 
     /// A shot at a list, sent with the other keys in turns.
@@ -217,7 +217,7 @@ impl Subject {
             request("GET", self.server.address, path, &[("authorization", &bearer)], "")
         };
         let requests = self.crowd.iter().map(request_of).collect();
-        let expect = Expect::Body(body.into());
+        let expect = ExpectedBody::Body(body.into());
         Shot { address: self.server.address, requests, status: 200, expect }
     }
 
@@ -227,7 +227,7 @@ impl Subject {
         let answer = connection.exchange(&self.request("GET", path, &[], "")).await?;
         let tag = answer.header("etag").context("a list without an etag")?;
         let request = self.request("GET", path, &[("if-none-match", tag)], "");
-        Ok(self.shot(request, 304, Expect::Body([].into())))
+        Ok(self.shot(request, 304, ExpectedBody::Body([].into())))
     }
 
     pub(crate) fn mcp_list(&self) -> Shot {
@@ -272,7 +272,7 @@ impl Subject {
             request("POST", self.server.address, "/tools/call", &headers, &body)
         };
         let requests = self.crowd.iter().map(request_of).collect();
-        let expect = Expect::Text(SAID.into());
+        let expect = ExpectedBody::Text(SAID.into());
         Ok(Shot { address: self.server.address, requests, status: 200, expect })
     }
 
@@ -300,10 +300,10 @@ impl Subject {
 
     fn post(&self, path: &str, body: &str) -> Shot {
         let request = self.request("POST", path, JSON, body);
-        self.shot(request, 200, Expect::Text(SAID.into()))
+        self.shot(request, 200, ExpectedBody::Text(SAID.into()))
     }
 
-    fn shot(&self, request: Vec<u8>, status: u16, expect: Expect) -> Shot {
+    fn shot(&self, request: Vec<u8>, status: u16, expect: ExpectedBody) -> Shot {
         Shot { address: self.server.address, requests: [request].into(), status, expect }
     }
 
@@ -462,7 +462,12 @@ pub(crate) fn direct(address: SocketAddr, method: &str) -> Shot {
 pub(crate) fn direct_service(address: SocketAddr) -> Shot {
     let body = json!({ "text": SAID }).to_string();
     let request = request("POST", address, ECHO_PATH, JSON, &body);
-    Shot { address, requests: [request].into(), status: 200, expect: Expect::Text(SAID.into()) }
+    Shot {
+        address,
+        requests: [request].into(),
+        status: 200,
+        expect: ExpectedBody::Text(SAID.into()),
+    }
 }
 
 fn source_at(upstream: SocketAddr) -> String {
@@ -514,7 +519,7 @@ fn configuration(durability: &str, settings: &Settings, data: &Path) -> String {
     format!("{place}\n{roles}{sources}")
 }
 
-impl Shared {
+impl SharedServices {
     /// Returns the sections of the configuration that several servers have in common.
     fn configuration(&self, durability: &str) -> String {
         let limits = match &self.limits {
@@ -532,7 +537,7 @@ impl Shared {
         )
     }
 
-    /// Writes the files that [`Shared::configuration`] names.
+    /// Writes the files that [`SharedServices::configuration`] names.
     fn write_secrets(&self, folder: &Path) -> Result<()> {
         write_private(&folder.join("seal.key"), KEY)?;
         write_private(&folder.join("signing.key"), KEY)?;

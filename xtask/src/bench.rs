@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::cargo::{cargo, dist_program};
-use crate::install::{Needs, Tools, apt};
+use crate::install::{PlannedParts, Tools, apt};
 use crate::server::{self, Demo};
 use crate::{browser, paths, shell};
 
@@ -119,7 +119,7 @@ fn cluster(options: &BenchOptions) -> Result<()> {
 /// Measures searches of a large record, and the console with it.
 fn console(options: &BenchOptions) -> Result<()> {
     apt::postgres()?;
-    let tools = Tools::ensure(Needs { browser: true, ..Needs::default() })?;
+    let tools = Tools::ensure(PlannedParts { browser: true, ..PlannedParts::default() })?;
     shell::step("build");
     let bench = dist_program("toolcrib-bench", "toolcrib-bench")?;
     let program = program(options)?;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-use crate::gate::{Report, Skip};
+use crate::gate::{Report, SkippedItem};
 use crate::install::Tools;
 use crate::server::Demo;
 use crate::{paths, shell};
@@ -69,13 +69,13 @@ pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
     let stage = match Stage::new(tools, &source) {
         Ok(stage) => stage,
         Err(error) => {
-            report.skip(Skip::new("the explorer in a browser", format!("{error:#}")));
+            report.skip(SkippedItem::new("the explorer in a browser", format!("{error:#}")));
             return;
         }
     };
     for (name, script) in SCRIPTS {
         if !source.join(script).exists() {
-            report.skip(Skip::new(name, format!("tests/browser/{script} does not exist")));
+            report.skip(SkippedItem::new(name, format!("tests/browser/{script} does not exist")));
             continue;
         }
         let run = || {

@@ -14,18 +14,18 @@ use crate::shell::{say, step};
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     failed: Vec<String>,
-    skipped: Vec<Skip>,
+    skipped: Vec<SkippedItem>,
     notes: Vec<String>,
 }
 
 /// Something that was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Skip {
+pub(crate) struct SkippedItem {
     pub(crate) what: String,
     pub(crate) why: String,
 }
 
-impl Skip {
+impl SkippedItem {
     pub(crate) fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
         Self { what: what.into(), why: why.into() }
     }
@@ -46,7 +46,7 @@ impl Report {
     }
 
     /// A part that ought to have run.
-    pub(crate) fn skip(&mut self, skip: Skip) {
+    pub(crate) fn skip(&mut self, skip: SkippedItem) {
         self.skipped.push(skip);
     }
 
@@ -61,7 +61,7 @@ impl Report {
         for note in &self.notes {
             say(format_args!("note: {note}"));
         }
-        for Skip { what, why } in &self.skipped {
+        for SkippedItem { what, why } in &self.skipped {
             say(format_args!("SKIPPED: {what}: {why}"));
         }
         for failure in &self.failed {

@@ -1,8 +1,8 @@
 //! Tools of the tests in addition to Rust: Node.js, Python, MCP packages of both, a browser, strace.
 //!
 //! A thing is installed once, into the cache, when it is missing and installing is permitted
-//! (`TOOLCRIB_INSTALL=never` forbids it). A missing thing is returned as a `Skip`; the others
-//! are passed to the tests as environment variables:
+//! (`TOOLCRIB_INSTALL=never` forbids it). A missing thing is returned as a `SkippedItem`; the
+//! others are passed to the tests as environment variables:
 //!
 //! | variable | value |
 //! |---|---|
@@ -47,7 +47,7 @@ use crate::shell::say;
 
 /// Which parts are about to run.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Needs {
+pub(crate) struct PlannedParts {
     pub(crate) rust: bool,
     pub(crate) clients: bool,
     pub(crate) browser: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Needs {
 
 impl Tools {
     /// Finds or installs the tools of `needs`. Only a broken cache directory is an error.
-    pub(crate) fn ensure(needs: Needs) -> Result<Self> {
+    pub(crate) fn ensure(needs: PlannedParts) -> Result<Self> {
         let mut tools = Self::default();
         if !needs.rust && !needs.clients && !needs.browser && !needs.packages {
             return Ok(tools);

@@ -12,8 +12,8 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
 use crate::cargo::{built_program, cargo, has};
-use crate::gate::{Report, Skip, in_ci};
-use crate::install::{Needs, Tools};
+use crate::gate::{Report, SkippedItem, in_ci};
+use crate::install::{PlannedParts, Tools};
 use crate::{browser, generate, package, packs, shell};
 
 /// Tests against real clients live in modules, or test programs, of this name.
@@ -51,7 +51,8 @@ pub(crate) fn run(options: &TestOptions) -> Result<()> {
 
 /// Only the preparation, for running single tests.
 pub(crate) fn setup() -> Result<()> {
-    let tools = Tools::ensure(Needs { rust: true, clients: true, browser: true, packages: true })?;
+    let tools =
+        Tools::ensure(PlannedParts { rust: true, clients: true, browser: true, packages: true })?;
     std::io::stdout().write_all(tools.exports().as_bytes())?;
     let mut report = Report::default();
     tools.skipped().iter().for_each(|skip| report.skip(skip.clone()));
@@ -60,7 +61,7 @@ pub(crate) fn setup() -> Result<()> {
 
 /// The pictures of the documentation, for people who change the page.
 pub(crate) fn pictures() -> Result<()> {
-    let tools = Tools::ensure(Needs { browser: true, ..Needs::default() })?;
+    let tools = Tools::ensure(PlannedParts { browser: true, ..PlannedParts::default() })?;
     browser::pictures(&tools, &built_program()?)
 }
 
@@ -74,7 +75,7 @@ fn add_to(report: &mut Report, options: &TestOptions) -> Result<()> {
         Some(only) => only == part,
         None => options.filter.is_none() || matches!(part, Part::Rust | Part::Clients),
     };
-    let tools = Tools::ensure(Needs {
+    let tools = Tools::ensure(PlannedParts {
         rust: wanted(Part::Rust),
         clients: wanted(Part::Clients),
         browser: wanted(Part::Browser),
@@ -118,7 +119,7 @@ fn rust(report: &mut Report, options: &TestOptions, tools: &Tools) -> Result<()>
     report.part("tests", || shell::run(&mut command));
     let said = fs::read_to_string(&skips).unwrap_or_default();
     for reason in said.lines().collect::<BTreeSet<_>>() {
-        report.skip(Skip::new("tests left themselves out", reason));
+        report.skip(SkippedItem::new("tests left themselves out", reason));
     }
     Ok(())
 }

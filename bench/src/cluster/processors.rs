@@ -12,7 +12,7 @@ use crate::process::{
 
 /// Processor time by part.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Used {
+pub(super) struct ProcessorTime {
     pub(super) toolcrib: Duration,
     /// PostgreSQL and Redis.
     pub(super) database: Duration,
@@ -22,12 +22,12 @@ pub(super) struct Used {
 
 /// Ticks of all processors of the machine.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Busy {
+pub(super) struct ProcessorTicks {
     busy: u64,
     all: u64,
 }
 
-impl Sub for Used {
+impl Sub for ProcessorTime {
     type Output = Self;
 
     fn sub(self, earlier: Self) -> Self {
@@ -39,7 +39,7 @@ impl Sub for Used {
     }
 }
 
-impl AddAssign for Used {
+impl AddAssign for ProcessorTime {
     fn add_assign(&mut self, more: Self) {
         self.toolcrib += more.toolcrib;
         self.database += more.database;
@@ -47,7 +47,7 @@ impl AddAssign for Used {
     }
 }
 
-impl Busy {
+impl ProcessorTicks {
     /// Reads the first line of `/proc/stat`.
     pub(super) fn read() -> Result<Self> {
         Self::parse(&fs::read_to_string("/proc/stat")?).context("/proc/stat")
@@ -69,7 +69,7 @@ impl Busy {
     }
 }
 
-impl Sub for Busy {
+impl Sub for ProcessorTicks {
     type Output = Self;
 
     fn sub(self, earlier: Self) -> Self {
@@ -80,7 +80,7 @@ impl Sub for Busy {
     }
 }
 
-impl AddAssign for Busy {
+impl AddAssign for ProcessorTicks {
     fn add_assign(&mut self, more: Self) {
         self.busy += more.busy;
         self.all += more.all;
@@ -109,10 +109,10 @@ mod tests {
 
     #[test]
     fn waiting_for_the_disk_is_not_busy() {
-        let before = Busy::parse("cpu  10 0 10 100 20 0 0 0 0 0\ncpu0 1\n").unwrap();
-        let after = Busy::parse("cpu  40 0 30 130 40 0 0 0 0 0\ncpu0 1\n").unwrap();
+        let before = ProcessorTicks::parse("cpu  10 0 10 100 20 0 0 0 0 0\ncpu0 1\n").unwrap();
+        let after = ProcessorTicks::parse("cpu  40 0 30 130 40 0 0 0 0 0\ncpu0 1\n").unwrap();
         assert!(((after - before).share() - 0.5).abs() < 1e-9);
-        assert!(Busy::parse("intr 1 2 3").is_none());
+        assert!(ProcessorTicks::parse("intr 1 2 3").is_none());
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) struct Constants {
     pub(super) call_us: f64,
     /// Assumed: steps of rate limits that one Valkey or Redis makes per second.
     pub(super) redis_per_second: f64,
-    pub(super) measured: Measured,
+    pub(super) measured: UnitFigures,
     pub(super) groups: Vec<Group>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Constants {
 /// elapsed times of one client.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Measured {
+pub(super) struct UnitFigures {
     /// An event with its indexes, on disk.
     pub(super) disk_bytes_per_event: f64,
     /// Processor time of the server per event of a full group.

@@ -17,7 +17,7 @@ use toolcrib_core::store::Storage;
 use toolcrib_store::verify::{self, Scope};
 use toolcrib_store::{Durability, Options, PostgresStore};
 
-use super::constants::{Constants, Group, Measured};
+use super::constants::{Constants, Group, UnitFigures};
 use crate::log::calls::Calls;
 use crate::machine::Machine;
 use crate::process::own_processor_time;
@@ -99,7 +99,7 @@ impl Bench {
                 wal_bytes: round(wal / relaxed.count.max(1) as f64),
             });
         }
-        let measured = Measured {
+        let measured = UnitFigures {
             disk_bytes_per_event: round(self.disk().await?),
             append_cpu_us: round(append_cpu_us),
             ..self.read().await?
@@ -119,7 +119,7 @@ impl Bench {
     }
 
     /// Measures everything that reads, and the shared rates.
-    async fn read(&self) -> Result<Measured> {
+    async fn read(&self) -> Result<UnitFigures> {
         let store = &self.relaxed;
         let events = store.last_position().await?;
         let begun = Instant::now();
@@ -177,7 +177,7 @@ impl Bench {
             store.take(&key, rate).await.ok().context("a rate was exceeded")?;
         }
         let limit_database_us = (self.active().await? - active) / count as f64;
-        Ok(Measured {
+        Ok(UnitFigures {
             verify_us: round(verify_us),
             page_us: round(page_us),
             news_database_us: round(news_us),
@@ -186,7 +186,7 @@ impl Bench {
             statement_us: round(statement_us),
             statement_database_us: round(statement_database_us),
             limit_database_us: round(limit_database_us),
-            ..Measured::default()
+            ..UnitFigures::default()
         })
     }
 

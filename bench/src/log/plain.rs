@@ -15,11 +15,11 @@ use super::Log;
 /// The most appends in one transaction, as in toolcrib.
 const MAX_BATCH: usize = 256;
 
-type Append = (Vec<Vec<u8>>, oneshot::Sender<()>);
+type AppendRequest = (Vec<Vec<u8>>, oneshot::Sender<()>);
 
 pub(super) struct PlainLog {
-    appends: Mutex<Option<mpsc::UnboundedSender<Append>>>,
-    sender: mpsc::WeakUnboundedSender<Append>,
+    appends: Mutex<Option<mpsc::UnboundedSender<AppendRequest>>>,
+    sender: mpsc::WeakUnboundedSender<AppendRequest>,
     thread: Mutex<Option<JoinHandle<Result<()>>>>,
 }
 
@@ -59,7 +59,10 @@ impl Log for PlainLog {
     }
 }
 
-fn store(connection: &Connection, mut waiting: mpsc::UnboundedReceiver<Append>) -> Result<()> {
+fn store(
+    connection: &Connection,
+    mut waiting: mpsc::UnboundedReceiver<AppendRequest>,
+) -> Result<()> {
     let mut batch = Vec::with_capacity(MAX_BATCH);
     while waiting.blocking_recv_many(&mut batch, MAX_BATCH) > 0 {
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;

@@ -58,13 +58,13 @@ struct Arguments<'a> {
 
 /// The constant results, serialised once.
 #[derive(Debug)]
-struct Prepared {
+struct ConstantResults {
     discover: String,
     initialize: String,
     list: String,
 }
 
-impl Prepared {
+impl ConstantResults {
     fn new() -> Self {
         Self {
             discover: discover().to_string(),
@@ -87,14 +87,14 @@ impl Prepared {
 }
 
 pub(crate) async fn serve() -> Result<()> {
-    let mcp = post(answer).with_state(Arc::new(Prepared::new()));
+    let mcp = post(answer).with_state(Arc::new(ConstantResults::new()));
     let service = post(async |body: Bytes| (JSON, body));
     listen(Router::new().route("/mcp", mcp).route(ECHO_PATH, service)).await
 }
 
 /// Serves the caller of this program until stdin is closed.
 pub(crate) fn serve_stdio() -> Result<()> {
-    let prepared = Prepared::new();
+    let prepared = ConstantResults::new();
     let (input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
     for line in input.lines() {
         let line = line?;
@@ -107,7 +107,7 @@ pub(crate) fn serve_stdio() -> Result<()> {
     Ok(())
 }
 
-async fn answer(State(prepared): State<Arc<Prepared>>, body: Bytes) -> Response {
+async fn answer(State(prepared): State<Arc<ConstantResults>>, body: Bytes) -> Response {
     let Ok(call) = serde_json::from_slice::<Call<'_>>(&body) else {
         return StatusCode::BAD_REQUEST.into_response();
     };

@@ -72,7 +72,7 @@ Exit codes: 0 success, 1 failure, 2 usage error. With --json a failure is an obj
 )]
 pub(crate) struct Args {
     #[command(flatten)]
-    pub(crate) global: Global,
+    pub(crate) global: GlobalOptions,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -103,7 +103,7 @@ pub(crate) fn parse() -> Result<Args, clap::Error> {
 /// The options of every command.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Options of every command")]
-pub(crate) struct Global {
+pub(crate) struct GlobalOptions {
     /// Print JSON instead of text
     #[arg(long, global = true)]
     pub(crate) json: bool,

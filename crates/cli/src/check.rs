@@ -11,13 +11,13 @@ use toolcrib_config::{
 };
 
 use crate::{
-    args::Global,
+    args::GlobalOptions,
     preflight, sandbox,
-    settings::{self, Checked, Settings},
+    settings::{self, CheckedConfig, Settings},
 };
 
 /// A configuration file after all checks.
-pub(crate) struct Examined {
+pub(crate) struct ExaminedConfig {
     /// The valid parts; `None` if the file is not TOML.
     pub(crate) config: Option<Config>,
     /// All problems but missing secrets.
@@ -31,8 +31,9 @@ pub(crate) struct Examined {
 }
 
 /// Checks `text` as the content of `file`.
-pub(crate) async fn examine(global: &Global, file: &Path, text: &str) -> Examined {
-    let Checked { config, mut problems, missing, data_dir } = Settings::check(global, file, text);
+pub(crate) async fn examine(global: &GlobalOptions, file: &Path, text: &str) -> ExaminedConfig {
+    let CheckedConfig { config, mut problems, missing, data_dir } =
+        Settings::check(global, file, text);
     let mut warnings = Vec::new();
     let mut sandbox = None;
     if let Some(config) = &config {
@@ -50,7 +51,7 @@ pub(crate) async fn examine(global: &Global, file: &Path, text: &str) -> Examine
         let address = preflight::unusable_address(config).await;
         problems.extend(obstacles.iter().chain(&address).map(|it| it.problem(text)));
     }
-    Examined { config, problems, missing, warnings, sandbox, data_dir }
+    ExaminedConfig { config, problems, missing, warnings, sandbox, data_dir }
 }
 
 /// Whether a missing secret is a problem.
@@ -64,12 +65,12 @@ pub(crate) enum Secrets {
 
 /// Checks texts of one file.
 struct FileCheck {
-    global: Global,
+    global: GlobalOptions,
     path: PathBuf,
     secrets: Secrets,
 }
 
-pub(crate) fn config_file(global: &Global, path: PathBuf, secrets: Secrets) -> ConfigFile {
+pub(crate) fn config_file(global: &GlobalOptions, path: PathBuf, secrets: Secrets) -> ConfigFile {
     let check = FileCheck { global: global.clone(), path: path.clone(), secrets };
     ConfigFile::new(path, std::sync::Arc::new(check))
 }
@@ -78,7 +79,7 @@ pub(crate) fn config_file(global: &Global, path: PathBuf, secrets: Secrets) -> C
 impl ConfigCheck for FileCheck {
     async fn check(&self, text: &str) -> CheckReport {
         let examined = examine(&self.global, &self.path, text).await;
-        let Examined { config, mut problems, missing, mut warnings, .. } = examined;
+        let ExaminedConfig { config, mut problems, missing, mut warnings, .. } = examined;
         match self.secrets {
             Secrets::Required => problems.extend(missing),
             Secrets::Optional => warnings.extend(missing.into_iter().map(|it| it.message)),

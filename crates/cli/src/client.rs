@@ -21,12 +21,12 @@ use serde_json::{Value, json};
 use toolcrib_core::credential::Secret;
 use url::{Host, Url};
 
-pub(crate) use mcp::{CallEnd, Listed, McpList};
+pub(crate) use mcp::{CallEnd, ListedTool, McpList};
 pub(crate) use tls::{ClientTls, hint, is_other_certificate};
 
 use crate::{
     context::Context,
-    failure::{Advise as _, advised, advised_by, usage},
+    failure::{Advice as _, advised, advised_by, usage},
     settings,
     text::member,
 };

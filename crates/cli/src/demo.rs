@@ -28,7 +28,7 @@ use toolcrib_gateway::{
 };
 
 use crate::{
-    args::Global,
+    args::GlobalOptions,
     context::Context,
     demo_facts::{self, CALLER_NAMES, CALLERS, Facts},
     env::Secrets,
@@ -150,7 +150,7 @@ fn no_demo(file: &Path) -> anyhow::Error {
 }
 
 /// The directory for the state of the demo.
-fn data_dir(global: &Global) -> PathBuf {
+fn data_dir(global: &GlobalOptions) -> PathBuf {
     global.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR))
 }
 

@@ -50,12 +50,12 @@ pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
 }
 
 /// Adds a hint to any error.
-pub(crate) trait Advise<T> {
+pub(crate) trait Advice<T> {
     /// Replaces the error with `message` and `hint`; the original error becomes the cause.
     fn advise(self, message: impl Into<String>, hint: impl Into<String>) -> anyhow::Result<T>;
 }
 
-impl<T, E: Into<anyhow::Error>> Advise<T> for Result<T, E> {
+impl<T, E: Into<anyhow::Error>> Advice<T> for Result<T, E> {
     fn advise(self, message: impl Into<String>, hint: impl Into<String>) -> anyhow::Result<T> {
         self.map_err(|error| advised_by(error, message, hint))
     }

@@ -44,13 +44,13 @@ pub(crate) const REACHES_NOTHING: &str = "reaches no tool";
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A gateway in this process, and its store.
-pub(crate) struct Local {
+pub(crate) struct LocalGateway {
     pub(crate) gateway: Gateway,
     store: Option<Arc<dyn Storage>>,
     spans: Option<Spans>,
 }
 
-impl Local {
+impl LocalGateway {
     /// Starts a gateway on the store of `settings`, which records the calls. Without the seal key
     /// the gateway has no approvals, and sources have no credentials.
     pub(crate) async fn start(settings: Settings, printer: Printer) -> anyhow::Result<Self> {
@@ -152,7 +152,7 @@ pub(crate) async fn with_gateway<T>(
     cx: &Context,
     work: impl AsyncFnOnce(&Gateway) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    Local::start(Settings::load(&cx.global)?, cx.printer).await?.run(work).await
+    LocalGateway::start(Settings::load(&cx.global)?, cx.printer).await?.run(work).await
 }
 
 /// As [`with_gateway`], for a command that only reads: without a store it uses an empty one in
@@ -163,8 +163,10 @@ pub(crate) async fn with_catalog<T>(
 ) -> anyhow::Result<T> {
     let settings = Settings::load(&cx.global)?;
     let local = match store::may_exist(&settings.config.store) {
-        true => Local::start(settings, cx.printer).await?,
-        false => Local::start_forgetful(settings.config, &settings.data_dir, cx.printer).await?,
+        true => LocalGateway::start(settings, cx.printer).await?,
+        false => {
+            LocalGateway::start_forgetful(settings.config, &settings.data_dir, cx.printer).await?
+        }
     };
     local.run(work).await
 }
@@ -177,7 +179,7 @@ pub(crate) async fn with_sources<T>(
     printer: Printer,
     work: impl AsyncFnOnce(&Gateway) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let local = Local::start_forgetful(config, data_dir, printer).await?;
+    let local = LocalGateway::start_forgetful(config, data_dir, printer).await?;
     local
         .run(async |gateway: &Gateway| {
             settle(gateway, printer).await;

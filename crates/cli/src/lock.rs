@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    failure::{Advise as _, advised},
+    failure::{Advice as _, advised},
     settings::{STORE_FILE, Settings},
 };
 

@@ -23,7 +23,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::{args::Global, env, text::harmless};
+use crate::{args::GlobalOptions, env, text::harmless};
 
 /// The default log level.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +55,7 @@ pub(crate) enum Stage {
 struct Lines(Format);
 
 /// Starts logging with the filter of `TOOLCRIB_LOG`. Without it, `-v`, `-q` and `default` set the level.
-pub(crate) fn start(global: &Global, default: DefaultLevel) {
+pub(crate) fn start(global: &GlobalOptions, default: DefaultLevel) {
     let by_flags = match (global.quiet, global.verbose, default) {
         (true, ..) => "error",
         (false, 0, DefaultLevel::Server) => "info",

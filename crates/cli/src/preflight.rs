@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// The keys that the checks have read, so that the server need not read them again.
-pub(crate) struct Ready {
+pub(crate) struct PreflightResult {
     /// `None` without TLS.
     pub(crate) tls: Option<TlsIdentity>,
     pub(crate) seal_keys: SealKeys,
@@ -56,7 +56,10 @@ pub(crate) struct Obstacle {
 /// Checks the configuration, except its address and its store, and returns the keys.
 ///
 /// Fails with all obstacles.
-pub(crate) async fn check(config: &Config, data_dir: &Path) -> Result<Ready, Vec<Obstacle>> {
+pub(crate) async fn check(
+    config: &Config,
+    data_dir: &Path,
+) -> Result<PreflightResult, Vec<Obstacle>> {
     let mut obstacles = Vec::new();
     if let Err(error) = protected(config) {
         obstacles.push(Obstacle::new("server.listen", error));
@@ -84,7 +87,7 @@ pub(crate) async fn check(config: &Config, data_dir: &Path) -> Result<Ready, Vec
     let spans = Spans::start(config).map_err(|error| blocked("telemetry", error)).ok();
     let tls = tls.map_err(|obstacle| obstacles.push(obstacle)).ok();
     let ready = || {
-        Some(Ready {
+        Some(PreflightResult {
             tls: tls?,
             seal_keys: seal_keys?,
             signing_key: signing_key?,

@@ -18,7 +18,7 @@ use serde_json::json;
 use tracing::Level;
 
 use crate::{
-    args::{Global, OutputFormat},
+    args::{GlobalOptions, OutputFormat},
     failure,
     logging::{self, Stage},
     table::{Column, Layout},
@@ -43,10 +43,10 @@ pub(crate) struct Printer {
 pub(crate) struct OutputClosed;
 
 /// The result of printing to stdout.
-pub(crate) type Printed = anyhow::Result<()>;
+pub(crate) type PrintResult = anyhow::Result<()>;
 
 impl Printer {
-    pub(crate) fn new(global: &Global, output: Option<OutputFormat>) -> Self {
+    pub(crate) fn new(global: &GlobalOptions, output: Option<OutputFormat>) -> Self {
         Self {
             json: global.json || output == Some(OutputFormat::Json),
             wide: output == Some(OutputFormat::Wide),
@@ -73,12 +73,12 @@ impl Printer {
     }
 
     /// Prints one line of data.
-    pub(crate) fn line(self, text: impl Display) -> Printed {
+    pub(crate) fn line(self, text: impl Display) -> PrintResult {
         written(writeln!(AutoStream::auto(io::stdout().lock()), "{text}"))
     }
 
     /// Prints bytes; on a terminal as text.
-    pub(crate) fn bytes(self, bytes: &[u8]) -> Printed {
+    pub(crate) fn bytes(self, bytes: &[u8]) -> PrintResult {
         let mut out = io::stdout().lock();
         let shown = out.is_terminal().then(|| harmless(&String::from_utf8_lossy(bytes)));
         let bytes = shown.as_ref().map_or(bytes, String::as_bytes);
@@ -87,7 +87,7 @@ impl Printer {
 
     /// Prints upstream text as data. On a terminal, control characters, which could rewrite the
     /// screen, are printed as escapes; other outputs get the text unchanged.
-    pub(crate) fn foreign(self, text: &str) -> Printed {
+    pub(crate) fn foreign(self, text: &str) -> PrintResult {
         let mut out = io::stdout().lock();
         match out.is_terminal() {
             true => written(writeln!(out, "{}", harmless(text))),
@@ -96,12 +96,12 @@ impl Printer {
     }
 
     /// Prints one JSON document, pretty-printed. Escapes on a terminal leave it the same document.
-    pub(crate) fn json(self, value: &impl Serialize) -> Printed {
+    pub(crate) fn json(self, value: &impl Serialize) -> PrintResult {
         self.foreign(&serde_json::to_string_pretty(value)?)
     }
 
     /// Prints one JSON document on one line, as [`json`](Self::json).
-    pub(crate) fn json_line(self, value: &impl Serialize) -> Printed {
+    pub(crate) fn json_line(self, value: &impl Serialize) -> PrintResult {
         self.foreign(&serde_json::to_string(value)?)
     }
 
@@ -110,7 +110,7 @@ impl Printer {
         self,
         columns: &[Column<T>],
         items: impl IntoIterator<Item = &'a T>,
-    ) -> Printed {
+    ) -> PrintResult {
         self.line(Layout::of_stdout(self.wide).lines(columns, items).join("\n"))
     }
 
@@ -120,7 +120,7 @@ impl Printer {
         columns: &[Column<T>],
         items: &[T],
         none: &str,
-    ) -> Printed {
+    ) -> PrintResult {
         if self.json {
             return self.json(&items);
         }
@@ -132,12 +132,12 @@ impl Printer {
     }
 
     /// Prints `json` with `--json`, else the data `text`.
-    pub(crate) fn json_or_line(self, json: &impl Serialize, text: impl Display) -> Printed {
+    pub(crate) fn json_or_line(self, json: &impl Serialize, text: impl Display) -> PrintResult {
         if self.json { self.json(json) } else { self.line(text) }
     }
 
     /// Prints `json` with `--json`, else the message `text`.
-    pub(crate) fn json_or_note(self, json: &impl Serialize, text: impl Display) -> Printed {
+    pub(crate) fn json_or_note(self, json: &impl Serialize, text: impl Display) -> PrintResult {
         if self.json {
             return self.json(json);
         }
@@ -237,7 +237,7 @@ fn write(text: fmt::Arguments<'_>) {
     writeln!(AutoStream::auto(io::stderr().lock()), "{text}").ok();
 }
 
-fn written(result: io::Result<()>) -> Printed {
+fn written(result: io::Result<()>) -> PrintResult {
     result.map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => OutputClosed.into(),
         _ => anyhow::Error::new(error).context("the output cannot be written"),

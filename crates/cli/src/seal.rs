@@ -8,7 +8,7 @@ use toolcrib_store::{SealKey, SealKeys};
 
 use crate::{
     env,
-    failure::{Advise as _, advised},
+    failure::{Advice as _, advised},
     printer::Printer,
 };
 

@@ -14,10 +14,10 @@ use toolcrib_core::{catalog::Tenants, credential::Secret};
 use toolcrib_sources::Library;
 
 use crate::{
-    args::Global,
+    args::GlobalOptions,
     bundled,
     env::{self, Secrets},
-    failure::{Advise as _, advised, usage},
+    failure::{Advice as _, advised, usage},
 };
 
 /// The default configuration file, if it exists.
@@ -55,23 +55,23 @@ pub(crate) enum StorePlace {
 impl Settings {
     /// Reads and validates the configuration of `global`, for a command. Sources with unreadable
     /// secrets stay unavailable.
-    pub(crate) fn load(global: &Global) -> anyhow::Result<Self> {
+    pub(crate) fn load(global: &GlobalOptions) -> anyhow::Result<Self> {
         let checked = |reading: Reading| reading.without_missing().map(|(config, _)| config);
         Self::read(global, Pipe::Wait, checked)
     }
 
     /// As [`load`](Self::load), for a server. Fails if a secret is unreadable.
-    pub(crate) fn load_complete(global: &Global) -> anyhow::Result<Self> {
+    pub(crate) fn load_complete(global: &GlobalOptions) -> anyhow::Result<Self> {
         Self::read(global, Pipe::Wait, Reading::complete)
     }
 
     /// As [`load_complete`](Self::load_complete), for a running server: it never blocks on a pipe.
-    pub(crate) fn reload(global: &Global) -> anyhow::Result<Self> {
+    pub(crate) fn reload(global: &GlobalOptions) -> anyhow::Result<Self> {
         Self::read(global, Pipe::Refuse, Reading::complete)
     }
 
     /// The valid parts of `text`, the content of `file`, with all its problems.
-    pub(crate) fn check(global: &Global, file: &Path, text: &str) -> Checked {
+    pub(crate) fn check(global: &GlobalOptions, file: &Path, text: &str) -> CheckedConfig {
         let base = base_of(file);
         let reading = config::read(&file.display().to_string(), text, &base, &Secrets);
         let url = store_url(text);
@@ -84,11 +84,11 @@ impl Settings {
         if let Some(Err(error)) = config.as_mut().map(|it| it.protect(Some(file), &data_dir)) {
             problems.extend(error.problems);
         }
-        Checked { config, problems, missing, data_dir }
+        CheckedConfig { config, problems, missing, data_dir }
     }
 
     fn read(
-        global: &Global,
+        global: &GlobalOptions,
         pipe: Pipe,
         checked: impl FnOnce(Reading) -> Result<Config, ConfigError>,
     ) -> anyhow::Result<Self> {
@@ -114,7 +114,7 @@ impl Settings {
 }
 
 /// A configuration file with all its problems.
-pub(crate) struct Checked {
+pub(crate) struct CheckedConfig {
     /// The valid parts; `None` if the file is not TOML.
     pub(crate) config: Option<Config>,
     /// All problems but missing secrets.
@@ -136,7 +136,7 @@ fn placed(mut config: Config, names_store: bool, data_dir: &Path) -> Config {
 }
 
 /// The path of the configuration file: `--config`, else the default file if it exists.
-pub(crate) fn file(global: &Global) -> Option<PathBuf> {
+pub(crate) fn file(global: &GlobalOptions) -> Option<PathBuf> {
     global.config.clone().or_else(|| {
         let usual = PathBuf::from(DEFAULT_FILE);
         usual.exists().then_some(usual)
@@ -189,7 +189,7 @@ pub(crate) fn read(file: &Path, pipe: Pipe) -> anyhow::Result<String> {
 /// The data directory for a configuration with `[store] url` whose relative paths start from
 /// `base`: `--data-dir`, or else the directory of a store with an absolute path, so that all
 /// commands and the server find the same packs without `--data-dir`.
-pub(crate) fn data_dir(global: &Global, base: &Path, url: Option<&str>) -> PathBuf {
+pub(crate) fn data_dir(global: &GlobalOptions, base: &Path, url: Option<&str>) -> PathBuf {
     let of_store = || {
         let path = Path::new(url?.strip_prefix("sqlite:")?);
         path.is_absolute().then(|| path.parent().map(Path::to_path_buf))?
@@ -239,7 +239,7 @@ pub(crate) fn base_of(file: &Path) -> PathBuf {
 }
 
 /// The API key of `--key-file`, `--key` or `TOOLCRIB_KEY`, in this order.
-pub(crate) fn key(global: &Global) -> anyhow::Result<Option<Secret>> {
+pub(crate) fn key(global: &GlobalOptions) -> anyhow::Result<Option<Secret>> {
     key_of(global.key_file.as_deref(), global.key.as_ref())
 }
 
@@ -255,7 +255,7 @@ pub(crate) fn key_of(file: Option<&Path>, key: Option<&Secret>) -> anyhow::Resul
 
 /// Fails if `--url` is set, for commands that require the store. The error message starts with
 /// `what`.
-pub(crate) fn no_url(global: &Global, what: &str) -> anyhow::Result<()> {
+pub(crate) fn no_url(global: &GlobalOptions, what: &str) -> anyhow::Result<()> {
     match &global.url {
         None => Ok(()),
         Some(_) => Err(usage(format!(

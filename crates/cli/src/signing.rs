@@ -13,7 +13,7 @@ use toolcrib_core::{credential::Secret, text::io_reason};
 use toolcrib_store::{SigningKey, WitnessFile};
 
 use crate::{
-    failure::{Advise as _, advised},
+    failure::{Advice as _, advised},
     seal,
 };
 

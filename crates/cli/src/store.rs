@@ -17,7 +17,7 @@ use toolcrib_core::{
 use toolcrib_store::Options;
 
 use crate::{
-    failure::{Advise as _, advised},
+    failure::{Advice as _, advised},
     printer::Printer,
     seal,
     settings::{Settings, StorePlace},

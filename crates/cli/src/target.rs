@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toolcrib_config::Config;
 use toolcrib_core::store::Storage;
 
-use crate::{args::Global, client::Client, context::Context, settings::Settings, store};
+use crate::{args::GlobalOptions, client::Client, context::Context, settings::Settings, store};
 
 /// The place where a command reads and changes state.
 pub(crate) enum Target {
@@ -22,7 +22,7 @@ impl Target {
     }
 
     /// Returns `server`. Without a server, opens the store and fails if it is missing.
-    pub(crate) async fn of(server: Option<Client>, global: &Global) -> anyhow::Result<Self> {
+    pub(crate) async fn of(server: Option<Client>, global: &GlobalOptions) -> anyhow::Result<Self> {
         match server {
             Some(client) => Ok(Self::Server(client)),
             None => {

@@ -4,7 +4,7 @@ use serde::Serialize;
 use toolcrib_core::{catalog::Entry, descriptor::ToolDescriptor};
 
 use crate::{
-    client::Listed,
+    client::ListedTool,
     table::{Column, Kind},
 };
 
@@ -50,15 +50,15 @@ impl From<&Entry> for ToolRow {
 
 impl ToolRow {
     /// Combines `tool` with its names in the server's MCP list.
-    pub(crate) fn listed(tool: ToolDescriptor, names: Option<&Listed>) -> Self {
-        let text = |of: fn(&Listed) -> Option<&str>| {
+    pub(crate) fn listed(tool: ToolDescriptor, names: Option<&ListedTool>) -> Self {
+        let text = |of: fn(&ListedTool) -> Option<&str>| {
             names.and_then(of).map(str::to_owned).unwrap_or_default()
         };
         Self {
             tool,
             wire_name: text(|names| Some(names.name.as_str())),
-            otc_id: text(Listed::otc_id),
-            source_id: text(Listed::source_id),
+            otc_id: text(ListedTool::otc_id),
+            source_id: text(ListedTool::source_id),
             digest: None,
         }
     }

@@ -91,7 +91,7 @@ struct ArgumentTest {
     /// JSON pointer of the argument.
     pointer: String,
     /// The argument has this value.
-    #[schemars(with = "Option<kind::Any>")]
+    #[schemars(with = "Option<kind::AnyValue>")]
     equals: Option<toml::Value>,
     /// The argument matches this regular expression.
     matches: Option<String>,

@@ -17,7 +17,7 @@ use super::{
     error::Problem,
     places::{HIDDEN, Place, Places},
     slips,
-    strict::Strict,
+    strict::StrictDeserializer,
     syntax,
 };
 
@@ -38,7 +38,7 @@ pub(super) struct Document<T> {
 }
 
 /// An unknown key: a custom message, or the keys that its table accepts.
-pub(super) enum Unknown {
+pub(super) enum UnknownKey {
     Message(String),
     Known(Vec<String>),
 }
@@ -48,7 +48,7 @@ pub(super) enum Unknown {
 pub(super) fn read<T: DeserializeOwned + Default>(
     text: &str,
     prepare: impl Fn(&mut DeTable<'_>),
-    explain: impl Fn(&str, Vec<String>) -> Unknown,
+    explain: impl Fn(&str, Vec<String>) -> UnknownKey,
 ) -> Document<T> {
     let (mut tree, errors) = DeTable::parse_recoverable(text);
     let mut document = Document { is_toml: errors.is_empty(), ..Document::default() };
@@ -60,7 +60,7 @@ pub(super) fn read<T: DeserializeOwned + Default>(
         document.report(Some(slip.span), &slip.key, slips::WINDOWS_PATH);
     }
     while document.problems.len() < MAX_PROBLEMS {
-        let error = match T::deserialize(Strict(Deserializer::from(tree.clone()))) {
+        let error = match T::deserialize(StrictDeserializer(Deserializer::from(tree.clone()))) {
             Ok(typed) => {
                 document.typed = typed;
                 return document;
@@ -68,10 +68,10 @@ pub(super) fn read<T: DeserializeOwned + Default>(
             Err(error) => error,
         };
         let is_array = error.message().starts_with("invalid type: sequence");
-        let rejected = error.span().map(|span| Rejected { span, is_array });
+        let rejected = error.span().map(|span| RejectedEntry { span, is_array });
         let removed =
             rejected.and_then(|rejected| remove(tree.get_mut(), &rejected, &Place::default()));
-        let Some(Removed { key, exact, is_key, at, text: typed }) = removed else {
+        let Some(RemovedEntry { key, exact, is_key, at, text: typed }) = removed else {
             document.report(error.span(), "", error.message());
             break;
         };
@@ -121,7 +121,7 @@ fn quoted<'a>(message: &'a str, before: &str) -> Option<&'a str> {
 fn explained(
     message: &str,
     typed: Option<&str>,
-    explain: impl Fn(&str, Vec<String>) -> Unknown,
+    explain: impl Fn(&str, Vec<String>) -> UnknownKey,
 ) -> (String, Option<String>) {
     if let (Some(known), Some(typed)) = (message.strip_prefix("must be one of "), typed) {
         return (message.to_owned() + &suggest::did_you_mean(typed, known.split(", ")), None);
@@ -131,8 +131,8 @@ fn explained(
     if let Some((name, (unknown, expected))) = unknown("unknown field ") {
         let before: Vec<String> = names(expected);
         let known = match explain(name, before.clone()) {
-            Unknown::Message(message) => return (message, None),
-            Unknown::Known(known) => known,
+            UnknownKey::Message(message) => return (message, None),
+            UnknownKey::Known(known) => known,
         };
         let expected = match known == before {
             true => expected.to_owned(),
@@ -178,13 +178,13 @@ fn sibling(key: &str, name: &str) -> String {
 }
 
 /// The value or key that a type rejects.
-struct Rejected {
+struct RejectedEntry {
     span: Range<usize>,
     /// Whether it is an array: an array of tables and its first table have the same span.
     is_array: bool,
 }
 
-struct Removed {
+struct RemovedEntry {
     /// The key, as problems show it.
     key: String,
     /// The key in its unambiguous form.
@@ -196,7 +196,7 @@ struct Removed {
     text: Option<String>,
 }
 
-impl Removed {
+impl RemovedEntry {
     fn new(place: &Place, is_key: bool, at: &Range<usize>, value: &DeValue<'_>) -> Self {
         let text = value.as_str().map(str::to_owned);
         let (key, exact) = (place.shown.clone(), place.exact.clone());
@@ -205,7 +205,11 @@ impl Removed {
 }
 
 /// Removes the innermost entry of `table` that encloses the rejected value.
-fn remove(table: &mut DeTable<'_>, rejected: &Rejected, place: &Place) -> Option<Removed> {
+fn remove(
+    table: &mut DeTable<'_>,
+    rejected: &RejectedEntry,
+    place: &Place,
+) -> Option<RemovedEntry> {
     let span = &rejected.span;
     let mut found = None;
     for (key, value) in table.iter_mut() {
@@ -216,7 +220,7 @@ fn remove(table: &mut DeTable<'_>, rejected: &Rejected, place: &Place) -> Option
         }
         let is_key = key.span() == *span;
         if !is_hidden && (is_key || is_at(value, rejected)) {
-            let removed = Removed::new(&place, is_key, span, value.get_ref());
+            let removed = RemovedEntry::new(&place, is_key, span, value.get_ref());
             found = Some((key.get_ref().to_string(), removed));
             break;
         }
@@ -228,9 +232,9 @@ fn remove(table: &mut DeTable<'_>, rejected: &Rejected, place: &Place) -> Option
 
 fn remove_within(
     value: &mut Spanned<DeValue<'_>>,
-    rejected: &Rejected,
+    rejected: &RejectedEntry,
     place: &Place,
-) -> Option<Removed> {
+) -> Option<RemovedEntry> {
     match value.get_mut() {
         DeValue::Table(table) => remove(table, rejected, place),
         DeValue::Array(array) => {
@@ -242,7 +246,8 @@ fn remove_within(
                 }
                 if is_at(element, rejected) {
                     let span = &rejected.span;
-                    found = Some((index, Removed::new(&place, false, span, element.get_ref())));
+                    found =
+                        Some((index, RemovedEntry::new(&place, false, span, element.get_ref())));
                     break;
                 }
             }
@@ -257,8 +262,8 @@ fn remove_within(
 }
 
 /// Whether `value` is the rejected value, or encloses it and has no removable parts.
-fn is_at(value: &Spanned<DeValue<'_>>, rejected: &Rejected) -> bool {
-    let Rejected { span, is_array } = rejected;
+fn is_at(value: &Spanned<DeValue<'_>>, rejected: &RejectedEntry) -> bool {
+    let RejectedEntry { span, is_array } = rejected;
     let within = value.span();
     if *is_array {
         return value.get_ref().is_array() && within == *span;

@@ -22,12 +22,12 @@ pub struct Problem {
     /// The problem and the expected value.
     pub message: String,
     /// Where in the line, for a syntax error.
-    pub spot: Option<Spot>,
+    pub spot: Option<LinePosition>,
 }
 
 /// A place in a line of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spot {
+pub struct LinePosition {
     /// The column in characters, from 1.
     pub column: usize,
     /// The line with `…` in place of values, which may be secrets, and a line that points at the place.
@@ -66,7 +66,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(line) = self.line {
             write!(f, ":{line}")?;
-            if let Some(Spot { column, .. }) = &self.spot {
+            if let Some(LinePosition { column, .. }) = &self.spot {
                 write!(f, ":{column}")?;
             }
         }
@@ -76,7 +76,7 @@ impl fmt::Display for Problem {
         }
         write!(f, "{}", self.message)?;
         match &self.spot {
-            Some(Spot { excerpt, .. }) => write!(f, "\n{excerpt}"),
+            Some(LinePosition { excerpt, .. }) => write!(f, "\n{excerpt}"),
             None => Ok(()),
         }
     }

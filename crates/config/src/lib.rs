@@ -69,7 +69,7 @@ use self::{
     gate::Role,
     limits::Limits,
     metrics::Metrics,
-    ordered::Ordered,
+    ordered::OrderedTable,
     places::Places,
     policy::Policy,
     policy_set::PolicySet,
@@ -85,12 +85,12 @@ use self::{
 };
 
 pub use approvals::{ApprovalsConfig, WebhookConfig};
-pub use error::{ConfigError, Problem, Spot};
+pub use error::{ConfigError, LinePosition, Problem};
 pub use gate::{AnonymousConfig, DeniedCalls, GateConfig};
 pub use limits::{LimitPlace, OnOutage, SharedLimits};
 pub use log::{LogConfig, LogFormat};
 pub use mcp::{McpConfig, ResourceConfig};
-pub use metrics::{Labelled, MetricsConfig};
+pub use metrics::{LabelValues, MetricsConfig};
 pub use protected::Protection;
 pub use record::{Durability, ForwardConfig, RecordConfig};
 pub use resolver::{MissingSecret, SecretReader};
@@ -145,7 +145,7 @@ struct File {
     mcp: McpConfig,
     auth: Authentication,
     #[schemars(with = "BTreeMap<String, Toolset>")]
-    toolset: Ordered<Toolset>,
+    toolset: OrderedTable<Toolset>,
 }
 
 /// Settings of all sources.

@@ -41,23 +41,23 @@ enum Names {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricsConfig {
     /// Tools with a separate label.
-    pub tools: Labelled<ToolId>,
+    pub tools: LabelValues<ToolId>,
     /// Tenants with a separate label.
-    pub tenants: Labelled<TenantId>,
+    pub tenants: LabelValues<TenantId>,
 }
 
 /// The values of a label that are shown; all others are `other`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Labelled<T> {
+pub enum LabelValues<T> {
     /// The first ones up to this number, in the order of their first use.
     First(usize),
     /// Only these.
     Only(BTreeSet<T>),
 }
 
-// === impl Labelled ===
+// === impl LabelValues ===
 
-impl<T> Labelled<T> {
+impl<T> LabelValues<T> {
     /// The most values that are shown.
     pub fn limit(&self) -> usize {
         match self {
@@ -151,12 +151,12 @@ impl Resolver<'_> {
         typed: Names,
         most: usize,
         parse: impl Fn(&str) -> Result<T, E>,
-    ) -> Labelled<T> {
+    ) -> LabelValues<T> {
         let labelled = match typed {
-            Names::First(count) => Labelled::First(count),
+            Names::First(count) => LabelValues::First(count),
             Names::Listed(names) => {
                 let names = self.list(key, &names, parse).unwrap_or_default();
-                Labelled::Only(names.into_iter().collect())
+                LabelValues::Only(names.into_iter().collect())
             }
         };
         if labelled.limit() > most {

@@ -23,7 +23,7 @@ use crate::files;
 const MAX_LINKS: usize = 40;
 
 /// A file or directory of the server.
-struct Own {
+struct ServerPath {
     path: PathBuf,
     what: &'static str,
 }
@@ -57,10 +57,10 @@ impl Config {
         problems
     }
 
-    fn own_files(&self, file: Option<&Path>, data_dir: &Path) -> Vec<Own> {
+    fn own_files(&self, file: Option<&Path>, data_dir: &Path) -> Vec<ServerPath> {
         let protection = &self.protection;
         let mut own = Vec::new();
-        let mut add = |path: &Path, what| own.push(Own { path: followed(path), what });
+        let mut add = |path: &Path, what| own.push(ServerPath { path: followed(path), what });
         add(data_dir, "the data directory");
         store_files(&self.store.path, file).iter().for_each(|it| add(it, "the store"));
         protection.keys.iter().for_each(|it| add(it, "a key of the server"));
@@ -84,7 +84,7 @@ impl Config {
     }
 }
 
-impl Own {
+impl ServerPath {
     /// Whether `path` is another name of this file, or of a file in this directory.
     fn is_linked(&self, path: &Path) -> bool {
         let Ok(found) = fs::metadata(path) else { return false };

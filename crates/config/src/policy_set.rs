@@ -56,7 +56,7 @@ impl fmt::Display for PolicyProblem {
 
 /// The decision of the policies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Judgement {
+pub struct PolicyDecision {
     /// Whether they permit the call; `None` if that depends on unknown facts.
     pub allowed: Option<bool>,
     /// The deciding policies: their `@id`, or file and line.

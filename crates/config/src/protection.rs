@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toolcrib_core::source::{UpstreamSpec, command::Protected};
+use toolcrib_core::source::{UpstreamSpec, command::ProtectedFiles};
 
 use super::{
     Config,
@@ -65,7 +65,7 @@ impl Config {
             let named: BTreeSet<PathBuf> =
                 confinement.read.iter().map(|path| resolved(path)).collect();
             let secret = own.iter().chain(secrets.difference(&named)).cloned().collect();
-            confinement.protected = Protected { secret, fixed: fixed.clone() };
+            confinement.protected = ProtectedFiles { secret, fixed: fixed.clone() };
         }
         Ok(())
     }

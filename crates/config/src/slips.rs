@@ -33,7 +33,7 @@ const LISTS: [(&str, &str); 5] = [
 ];
 
 /// A mistaken value.
-pub(super) struct Slip {
+pub(super) struct MistakenValue {
     pub(super) span: Range<usize>,
     /// The key, as problems show it.
     pub(super) key: String,
@@ -72,13 +72,13 @@ pub(super) fn of_type(message: &str, key: &str) -> Option<String> {
 
 /// Finds Windows paths in strings with double quotes whose `\` became tabs or line breaks, such as
 /// `"C:\new\tools"`. They are valid TOML, but not valid paths.
-pub(super) fn escaped_paths(table: &DeTable<'_>) -> Vec<Slip> {
+pub(super) fn escaped_paths(table: &DeTable<'_>) -> Vec<MistakenValue> {
     let mut found = Vec::new();
     in_table(table, &Place::default(), &mut found);
     found
 }
 
-fn in_table(table: &DeTable<'_>, place: &Place, found: &mut Vec<Slip>) {
+fn in_table(table: &DeTable<'_>, place: &Place, found: &mut Vec<MistakenValue>) {
     for (key, value) in table {
         match key.span() == HIDDEN {
             true => in_value(value, place, found),
@@ -87,7 +87,7 @@ fn in_table(table: &DeTable<'_>, place: &Place, found: &mut Vec<Slip>) {
     }
 }
 
-fn in_value(value: &Spanned<DeValue<'_>>, place: &Place, found: &mut Vec<Slip>) {
+fn in_value(value: &Spanned<DeValue<'_>>, place: &Place, found: &mut Vec<MistakenValue>) {
     match value.get_ref() {
         DeValue::Table(table) => in_table(table, place, found),
         DeValue::Array(array) => {
@@ -100,7 +100,7 @@ fn in_value(value: &Spanned<DeValue<'_>>, place: &Place, found: &mut Vec<Slip>) 
             }
         }
         DeValue::String(text) if is_escaped_path(text) => {
-            found.push(Slip { span: value.span(), key: place.shown.clone() });
+            found.push(MistakenValue { span: value.span(), key: place.shown.clone() });
         }
         _ => {}
     }

@@ -28,7 +28,9 @@ use toolcrib_core::{
     id::SourceId,
     names::NameStyle,
     scope::Scope,
-    source::{SecretValue, SourceLimits, SourceSpec, Unusable, UpstreamSpec, pack::PackOffer},
+    source::{
+        SecretValue, SourceLimits, SourceSpec, UnusableUpstream, UpstreamSpec, pack::PackOffer,
+    },
 };
 
 pub use self::{
@@ -38,8 +40,8 @@ pub use self::{
     upstream::{PinFirst, PinMode, PinPolicy},
 };
 use super::{
-    document::Unknown,
-    ordered::Ordered,
+    document::UnknownKey,
+    ordered::OrderedTable,
     places::HIDDEN,
     resolver::Resolver,
     secret::Value,
@@ -82,7 +84,7 @@ pub(super) struct Source {
     /// Rules by glob over the source's own tool names.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, Classification>")]
-    tools: Ordered<Classification>,
+    tools: OrderedTable<Classification>,
     /// The keys of its form.
     #[serde(default)]
     form: Option<Form>,
@@ -224,19 +226,19 @@ fn form(kind: Option<&str>, own: &DeTable<'_>) -> Option<&'static FormKeys> {
 }
 
 /// Explains an unknown key of a type with the keys `known`.
-pub(super) fn explain(key: &str, known: Vec<String>) -> Unknown {
+pub(super) fn explain(key: &str, known: Vec<String>) -> UnknownKey {
     let (common, forms) = &*KEYS;
     let same: Vec<&FormKeys> = forms.iter().filter(|form| form.keys == known).collect();
-    let Some(own) = same.first() else { return Unknown::Known(known) };
+    let Some(own) = same.first() else { return UnknownKey::Known(known) };
     let others: Vec<&FormKeys> = forms.iter().filter(|form| form.has(key)).collect();
     let is_rival = |it: &&FormKeys| it.kind() == own.kind() && it.selector() == Some(key);
     if let ([_], Some(selector)) = (same.as_slice(), own.selector())
         && others.iter().any(is_rival)
     {
-        return Unknown::Message(format!("expected either `{selector}` or `{key}`, not both"));
+        return UnknownKey::Message(format!("expected either `{selector}` or `{key}`, not both"));
     }
     if others.is_empty() {
-        return Unknown::Known(common.iter().chain(&own.keys).cloned().collect());
+        return UnknownKey::Known(common.iter().chain(&own.keys).cloned().collect());
     }
     let mut names: Vec<String> = Vec::new();
     for form in &others {
@@ -252,7 +254,7 @@ pub(super) fn explain(key: &str, known: Vec<String>) -> Unknown {
     if key == "credential" && own.selector() == Some("command") {
         message.push_str("; give a program its secrets with `env`");
     }
-    Unknown::Message(message)
+    UnknownKey::Message(message)
 }
 
 /// The interval of discovery of most sources.
@@ -350,7 +352,7 @@ impl Resolver<'_> {
         Some(match reason {
             None => upstream,
             Some(reason) => {
-                UpstreamSpec::Unusable(Unusable { upstream: Box::new(upstream), reason })
+                UpstreamSpec::Unusable(UnusableUpstream { upstream: Box::new(upstream), reason })
             }
         })
     }

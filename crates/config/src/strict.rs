@@ -13,20 +13,20 @@ use serde::{
 
 /// A deserializer that rejects arrays in place of tables, at any depth. It wraps everything that
 /// passes on deserializers of parts, except for keys, which have no parts.
-pub(super) struct Strict<T>(pub(super) T);
+pub(super) struct StrictDeserializer<T>(pub(super) T);
 
 /// The visitor of a type with named fields. It does not accept arrays.
-struct OnlyTable<V>(V);
+struct TableVisitor<V>(V);
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for StrictDeserializer<D> {
     type Error = D::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_any(Strict(visitor))
+        self.0.deserialize_any(StrictDeserializer(visitor))
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_option(Strict(visitor))
+        self.0.deserialize_option(StrictDeserializer(visitor))
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -34,7 +34,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_newtype_struct(name, Strict(visitor))
+        self.0.deserialize_newtype_struct(name, StrictDeserializer(visitor))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -43,7 +43,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_struct(name, fields, OnlyTable(visitor))
+        self.0.deserialize_struct(name, fields, TableVisitor(visitor))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -52,7 +52,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_enum(name, variants, Strict(visitor))
+        self.0.deserialize_enum(name, variants, StrictDeserializer(visitor))
     }
 
     // TOML is self-describing, so the expected type makes no difference here.
@@ -62,7 +62,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
     }
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for OnlyTable<V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for TableVisitor<V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -73,7 +73,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for OnlyTable<V> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
-        self.0.visit_map(Strict(map))
+        self.0.visit_map(StrictDeserializer(map))
     }
 }
 
@@ -86,7 +86,7 @@ macro_rules! plain {
     )* };
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Strict<V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for StrictDeserializer<V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,45 +106,45 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Strict<V> {
     }
 
     fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        self.0.visit_some(Strict(deserializer))
+        self.0.visit_some(StrictDeserializer(deserializer))
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(
         self,
         deserializer: D,
     ) -> Result<V::Value, D::Error> {
-        self.0.visit_newtype_struct(Strict(deserializer))
+        self.0.visit_newtype_struct(StrictDeserializer(deserializer))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, array: A) -> Result<V::Value, A::Error> {
-        self.0.visit_seq(Strict(array))
+        self.0.visit_seq(StrictDeserializer(array))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
-        self.0.visit_map(Strict(map))
+        self.0.visit_map(StrictDeserializer(map))
     }
 
     fn visit_enum<A: EnumAccess<'de>>(self, choice: A) -> Result<V::Value, A::Error> {
-        self.0.visit_enum(Strict(choice))
+        self.0.visit_enum(StrictDeserializer(choice))
     }
 }
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Strict<S> {
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for StrictDeserializer<S> {
     type Value = S::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
-        self.0.deserialize(Strict(deserializer))
+        self.0.deserialize(StrictDeserializer(deserializer))
     }
 }
 
-impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Strict<A> {
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for StrictDeserializer<A> {
     type Error = A::Error;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, A::Error> {
-        self.0.next_element_seed(Strict(seed))
+        self.0.next_element_seed(StrictDeserializer(seed))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -152,7 +152,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Strict<A> {
     }
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Strict<A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for StrictDeserializer<A> {
     type Error = A::Error;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(
@@ -163,7 +163,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Strict<A> {
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
-        self.0.next_value_seed(Strict(seed))
+        self.0.next_value_seed(StrictDeserializer(seed))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -171,20 +171,20 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Strict<A> {
     }
 }
 
-impl<'de, A: EnumAccess<'de>> EnumAccess<'de> for Strict<A> {
+impl<'de, A: EnumAccess<'de>> EnumAccess<'de> for StrictDeserializer<A> {
     type Error = A::Error;
-    type Variant = Strict<A::Variant>;
+    type Variant = StrictDeserializer<A::Variant>;
 
     fn variant_seed<S: DeserializeSeed<'de>>(
         self,
         seed: S,
     ) -> Result<(S::Value, Self::Variant), A::Error> {
         let (name, variant) = self.0.variant_seed(seed)?;
-        Ok((name, Strict(variant)))
+        Ok((name, StrictDeserializer(variant)))
     }
 }
 
-impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Strict<A> {
+impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for StrictDeserializer<A> {
     type Error = A::Error;
 
     fn unit_variant(self) -> Result<(), A::Error> {
@@ -192,11 +192,11 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Strict<A> {
     }
 
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, A::Error> {
-        self.0.newtype_variant_seed(Strict(seed))
+        self.0.newtype_variant_seed(StrictDeserializer(seed))
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, A::Error> {
-        self.0.tuple_variant(len, Strict(visitor))
+        self.0.tuple_variant(len, StrictDeserializer(visitor))
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -204,6 +204,6 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Strict<A> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, A::Error> {
-        self.0.struct_variant(fields, OnlyTable(visitor))
+        self.0.struct_variant(fields, TableVisitor(visitor))
     }
 }

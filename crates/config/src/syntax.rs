@@ -7,7 +7,7 @@ use std::ops::Range;
 use toml::de::Error;
 
 use super::{
-    error::{Problem, Spot},
+    error::{LinePosition, Problem},
     places::Places,
     slips,
 };
@@ -112,11 +112,11 @@ fn line_at(text: &str, offset: usize) -> (&str, usize) {
     (text.get(start..end).unwrap_or_default().trim_end_matches('\r'), offset - start)
 }
 
-fn spot(text: &str, offset: usize) -> Spot {
+fn spot(text: &str, offset: usize) -> LinePosition {
     let (line, at) = line_at(text, offset);
     let column = 1 + line.char_indices().take_while(|(index, _)| *index < at).count();
     let (masked, pointer) = masked(line, at);
-    Spot { column, excerpt: format!("    {masked}\n    {}^", " ".repeat(pointer)) }
+    LinePosition { column, excerpt: format!("    {masked}\n    {}^", " ".repeat(pointer)) }
 }
 
 /// `line` with `…` in place of values, and the column in it of the byte `at` of `line`.
@@ -207,9 +207,9 @@ mod tests {
 
     #[test]
     fn the_pointer_is_below_the_place() {
-        let Spot { column, excerpt } = spot("a = 1\nlisten = 12.0.0\n", 17);
+        let LinePosition { column, excerpt } = spot("a = 1\nlisten = 12.0.0\n", 17);
         assert_eq!((column, excerpt.as_str()), (12, "    listen = …\n             ^"));
-        let Spot { column, excerpt } = spot("[server", 7);
+        let LinePosition { column, excerpt } = spot("[server", 7);
         assert_eq!((column, excerpt.as_str()), (8, "    [server\n           ^"));
     }
 

@@ -130,9 +130,9 @@ kinds! {
 
 /// Any value.
 #[derive(Debug)]
-pub(super) enum Any {}
+pub(super) enum AnyValue {}
 
-impl JsonSchema for Any {
+impl JsonSchema for AnyValue {
     fn inline_schema() -> bool {
         true
     }

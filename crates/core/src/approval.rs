@@ -18,7 +18,7 @@ pub use self::{
     condition::{ArgumentRule, Condition, Test},
     request::{
         Approval, ApprovalState, Argument, Fingerprint, MAX_COMMENT, RoundShape, Verdict, Vote,
-        VoteRefused,
+        VoteRefusal,
     },
     store::{ApprovalQuery, ApprovalStore, OpenOutcome},
 };

@@ -52,7 +52,7 @@ enum Check {
     /// Compiled for as long as the check exists.
     Compiled(Arc<CompiledSchema>),
     /// Compiled on first use.
-    Kept(Arc<validators::Kept>),
+    Kept(Arc<validators::LazySchema>),
 }
 
 /// The most violations reported. A caller can act on the first few, and each may take a kilobyte.

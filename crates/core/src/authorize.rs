@@ -62,7 +62,7 @@ impl Principal {
 
 /// Why a caller may not use a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Denied {
+pub enum DenialReason {
     /// The tool belongs to other tenants. Never disclosed.
     Tenant,
     /// The tool has no scope label, so no caller may use it.
@@ -77,7 +77,7 @@ pub enum Denied {
     Undecided(String),
 }
 
-impl Denied {
+impl DenialReason {
     /// The scopes that the caller does not hold, if they are the reason.
     pub fn missing(&self) -> &[Scope] {
         match self {
@@ -107,7 +107,7 @@ pub trait Authorizer: Send + Sync + 'static {
     /// Only `Ok` leads to a [`Permit`](crate::catalog::Permit); every error is a denial.
     ///
     /// Decides about every list, and about calls as far as they do not depend on the call itself.
-    fn authorize(&self, subject: Subject<'_>, resource: Resource<'_>) -> Result<(), Denied>;
+    fn authorize(&self, subject: Subject<'_>, resource: Resource<'_>) -> Result<(), DenialReason>;
 
     /// Decides about one call. Never permits more than [`authorize`](Self::authorize).
     fn authorize_call(
@@ -115,7 +115,7 @@ pub trait Authorizer: Send + Sync + 'static {
         subject: Subject<'_>,
         resource: Resource<'_>,
         _call: CallContext<'_>,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), DenialReason> {
         self.authorize(subject, resource)
     }
 
@@ -142,7 +142,7 @@ pub trait Authorizer: Send + Sync + 'static {
 pub struct ScopeAuthorizer;
 
 impl Authorizer for ScopeAuthorizer {
-    fn authorize(&self, subject: Subject<'_>, resource: Resource<'_>) -> Result<(), Denied> {
+    fn authorize(&self, subject: Subject<'_>, resource: Resource<'_>) -> Result<(), DenialReason> {
         by_labels(subject, resource.tenants, resource.required())
     }
 
@@ -160,15 +160,15 @@ fn by_labels(
     subject: Subject<'_>,
     tenants: &Tenants,
     required: Option<&[Scope]>,
-) -> Result<(), Denied> {
+) -> Result<(), DenialReason> {
     if !tenants.admits(subject.tenant) {
-        return Err(Denied::Tenant);
+        return Err(DenialReason::Tenant);
     }
     match required {
         Some(required) => {
             let missing: Vec<Scope> = subject.scopes.missing(required).cloned().collect();
-            if missing.is_empty() { Ok(()) } else { Err(Denied::MissingScopes(missing)) }
+            if missing.is_empty() { Ok(()) } else { Err(DenialReason::MissingScopes(missing)) }
         }
-        None => Err(Denied::Unlabelled),
+        None => Err(DenialReason::Unlabelled),
     }
 }

@@ -30,7 +30,7 @@ use crate::{
 
 use self::names::NameIndex;
 pub use self::{
-    body::{Body, Encoded, EncodedForm},
+    body::{Body, EncodedForm, EncodedForms},
     entry::{Entry, Generation, ListFormat, Permit, WireCache},
     names::Collision,
     pages::{OpenPage, Pages},

@@ -3,7 +3,7 @@
 //!
 //! A schema is rewritten only where the result accepts the same arguments. Local references are
 //! inlined, conjunctions are merged, and "this or null" becomes a type with `null`. A schema that
-//! cannot be expressed exactly is omitted: the descriptor then has no schema, and [`Irreducible`]
+//! cannot be expressed exactly is omitted: the descriptor then has no schema, and [`CompactError`]
 //! gives the reason.
 //!
 //! It is in this crate because three others need it: the server for its lists, the client for
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::descriptor::{SafetyTier, SchemaObject, SourceKind, ToolDescriptor};
 
 pub(crate) use self::reduce::is_plain_keyword;
-pub use self::{irreducible::Irreducible, reduce::reduce};
+pub use self::{irreducible::CompactError, reduce::reduce};
 
 /// Keywords that no schema in a compact descriptor has, at any depth.
 pub const BANNED: [&str; 7] =

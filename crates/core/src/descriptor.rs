@@ -217,7 +217,7 @@ pub enum InvalidDescriptor {
 // `check`.
 impl<'de> Deserialize<'de> for ToolDescriptor {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let descriptor: Self = deserializer.deserialize_map(OnlyObject(PhantomData))?;
+        let descriptor: Self = deserializer.deserialize_map(ObjectVisitor(PhantomData))?;
         descriptor.check().map_err(serde::de::Error::custom)?;
         Ok(descriptor)
     }
@@ -231,7 +231,7 @@ impl Serialize for ToolDescriptor {
 
 impl<'de> Deserialize<'de> for Auth {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(OnlyObject(PhantomData))
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
     }
 }
 
@@ -242,26 +242,26 @@ impl Serialize for Auth {
 }
 
 /// A type whose derived reader is an inherent method.
-trait Derived<'de>: Sized {
+trait DerivedReader<'de>: Sized {
     fn read<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
 }
 
-impl<'de> Derived<'de> for ToolDescriptor {
+impl<'de> DerivedReader<'de> for ToolDescriptor {
     fn read<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::deserialize(deserializer)
     }
 }
 
-impl<'de> Derived<'de> for Auth {
+impl<'de> DerivedReader<'de> for Auth {
     fn read<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::deserialize(deserializer)
     }
 }
 
 /// Passes only objects to the derived reader.
-struct OnlyObject<T>(PhantomData<T>);
+struct ObjectVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Derived<'de>> Visitor<'de> for OnlyObject<T> {
+impl<'de, T: DerivedReader<'de>> Visitor<'de> for ObjectVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -98,7 +98,7 @@ impl EgressDecided {
 
 impl EgressTrail {
     /// Creates the trail of a call whose requests belong to `trace`.
-    pub fn within(trace: Option<TraceContext>) -> Self {
+    pub fn in_trace(trace: Option<TraceContext>) -> Self {
         Self { trace, ..Self::default() }
     }
 

@@ -40,7 +40,7 @@ pub fn kind(value: &Value) -> &'static str {
 pub fn parse_strict(bytes: &[u8]) -> Result<Value, JsonError> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let has_exponents = Cell::new(false);
-    let strict = Strict { has_exponents: &has_exponents };
+    let strict = StrictReader { has_exponents: &has_exponents };
     let mut value = strict.deserialize(&mut reader).map_err(|e| explain(&e))?;
     reader.end().map_err(|e| explain(&e))?;
     if has_exponents.get() {
@@ -59,7 +59,7 @@ pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
 }
 
 /// Errors of this module carry no text of the document, and neither do serde_json's syntax errors.
-/// Its other messages quote values, but cannot occur, because [`Strict`] accepts every type.
+/// Its other messages quote values, but cannot occur, because [`StrictReader`] accepts every type.
 fn explain(error: &serde_json::Error) -> JsonError {
     let mut problem = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
@@ -77,12 +77,12 @@ const RESERVED: &str = "$serde_json::private::";
 pub const NUMBER_KEY: &str = "$serde_json::private::Number";
 
 #[derive(Clone, Copy)]
-struct Strict<'a> {
+struct StrictReader<'a> {
     /// Set when a number with an exponent was read, which serde_json writes in another form.
     has_exponents: &'a Cell<bool>,
 }
 
-impl Strict<'_> {
+impl StrictReader<'_> {
     fn number<E: de::Error>(self, text: &str) -> Result<Number, E> {
         let number: Number = text.parse().map_err(E::custom)?;
         if !number::is_bounded(&number) {
@@ -93,7 +93,7 @@ impl Strict<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Strict<'_> {
+impl<'de> DeserializeSeed<'de> for StrictReader<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -101,7 +101,7 @@ impl<'de> DeserializeSeed<'de> for Strict<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Strict<'_> {
+impl<'de> Visitor<'de> for StrictReader<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -43,14 +43,14 @@ pub const MAX_RESERVED: u64 = 64;
 
 /// Calls that a server has set aside: they count at the store, and only that server may make them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reserved {
+pub struct QuotaReservation {
     /// The calls of the day that count now, including these.
     pub used: u64,
     /// The number of calls; zero if the quota is used up.
     pub granted: u64,
 }
 
-impl Reserved {
+impl QuotaReservation {
     /// Sets calls aside under `quota`, of which `used` count already. Takes a sixteenth of the
     /// rest, so that the last calls are set aside one by one, and no server keeps many that another
     /// could make.
@@ -64,10 +64,15 @@ impl Reserved {
 /// Stores counts of calls across restarts.
 #[async_trait]
 pub trait QuotaStore: Send + Sync + 'static {
-    /// Sets calls of `day` aside with [`Reserved::new`]: the calls that count never exceed `quota`,
-    /// however many servers reserve at once. Unused calls are returned with a negative
+    /// Sets calls of `day` aside with [`QuotaReservation::new`]: the calls that count never exceed
+    /// `quota`, however many servers reserve at once. Unused calls are returned with a negative
     /// [`add`](Self::add).
-    async fn reserve(&self, day: Day, key: QuotaKey, quota: Quota) -> Result<Reserved, StoreError>;
+    async fn reserve(
+        &self,
+        day: Day,
+        key: QuotaKey,
+        quota: Quota,
+    ) -> Result<QuotaReservation, StoreError>;
 
     /// Adds to the counts of `day`, all or none of them, and returns the new counts in the same
     /// order. A negative result becomes zero.
@@ -144,8 +149,8 @@ mod tests {
         for (used, granted) in
             [(0, 64), (1500, 31), (1968, 2), (1969, 1), (1999, 1), (2000, 0), (2001, 0)]
         {
-            let reserved = Reserved { used: used + granted, granted };
-            assert_eq!(Reserved::new(used, quota), reserved, "{used}");
+            let reserved = QuotaReservation { used: used + granted, granted };
+            assert_eq!(QuotaReservation::new(used, quota), reserved, "{used}");
         }
     }
 

@@ -66,7 +66,7 @@ pub struct KnownHeads {
 
 /// A tenant whose log has grown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct News {
+pub struct LogGrowth {
     /// The tenant.
     pub tenant: TenantId,
     /// Position of its last event.
@@ -143,7 +143,7 @@ pub trait RecordStore: Send + Sync + 'static {
     async fn tenants(&self, after: Option<&TenantId>) -> Result<Vec<TenantId>, StoreError>;
 
     /// Returns the tenants of the events of the whole log after `after` and up to `to`.
-    async fn news(&self, after: u64, to: u64) -> Result<Vec<News>, StoreError>;
+    async fn news(&self, after: u64, to: u64) -> Result<Vec<LogGrowth>, StoreError>;
 
     /// Appends a checkpoint to those of its tenant. Returns `false` and changes nothing if its
     /// number is not the next one, or if it contradicts the stored events.

@@ -27,7 +27,7 @@ pub struct Schema(Arc<RawValue>);
 /// Why an object cannot be kept as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the schema is nested deeper than {MAX_NESTING} levels")]
-pub struct TooDeep;
+pub struct SchemaDepthError;
 
 /// The deepest nesting of a schema, so that its text can be parsed again.
 const MAX_NESTING: usize = 120;
@@ -36,13 +36,15 @@ impl Schema {
     /// Writes `object`.
     ///
     /// # Errors
-    /// [`TooDeep`]: the text could not be parsed again.
-    pub fn new(object: &SchemaObject) -> Result<Self, TooDeep> {
+    /// [`SchemaDepthError`]: the text could not be parsed again.
+    pub fn new(object: &SchemaObject) -> Result<Self, SchemaDepthError> {
         if object.values().any(|member| is_deeper(member, MAX_NESTING - 1)) {
-            return Err(TooDeep);
+            return Err(SchemaDepthError);
         }
         // A map of JSON always has a text.
-        serde_json::value::to_raw_value(object).map(|text| Self(text.into())).map_err(|_| TooDeep)
+        serde_json::value::to_raw_value(object)
+            .map(|text| Self(text.into()))
+            .map_err(|_| SchemaDepthError)
     }
 
     /// The text.
@@ -160,10 +162,10 @@ impl fmt::Debug for Schema {
 }
 
 impl TryFrom<&Value> for Schema {
-    type Error = TooDeep;
+    type Error = SchemaDepthError;
 
     /// Writes the members of `value`; only an object has members.
-    fn try_from(value: &Value) -> Result<Self, TooDeep> {
+    fn try_from(value: &Value) -> Result<Self, SchemaDepthError> {
         match value {
             Value::Object(members) => Self::new(members),
             _ => Self::new(&SchemaObject::new()),
@@ -206,6 +208,6 @@ mod tests {
     fn every_accepted_schema_can_be_parsed_again() {
         let deepest = Schema::try_from(&nested(MAX_NESTING)).unwrap();
         assert_eq!(deepest.to_value(), nested(MAX_NESTING));
-        assert_eq!(Schema::try_from(&nested(MAX_NESTING + 2)), Err(TooDeep));
+        assert_eq!(Schema::try_from(&nested(MAX_NESTING + 2)), Err(SchemaDepthError));
     }
 }

@@ -38,7 +38,7 @@ pub struct Shares<W = Infallible> {
     floor: usize,
     used: usize,
     tenants: Level<TenantId, Level<PrincipalId, Queue<W>>>,
-    seen: Seen,
+    seen: SeenCallers,
     /// Counts requests that started to wait, and turns.
     turns: u64,
 }
@@ -49,7 +49,7 @@ pub struct Ticket(u64);
 
 /// The callers that have ever requested a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Seen {
+enum SeenCallers {
     NoCaller,
     One(PrincipalKey),
     Principals(TenantId),
@@ -86,7 +86,7 @@ trait Node: Default {
 impl<W> Shares<W> {
     /// Creates a resource of `size` parts.
     pub fn new(size: usize) -> Self {
-        let (tenants, seen) = (Level::default(), Seen::NoCaller);
+        let (tenants, seen) = (Level::default(), SeenCallers::NoCaller);
         Self { size, floor: 0, used: 0, tenants, seen, turns: 0 }
     }
 
@@ -139,8 +139,10 @@ impl<W> Shares<W> {
     pub fn take_unowned(&mut self, amount: usize) -> bool {
         let sum = self.used.saturating_add(amount);
         let reserved = match self.seen {
-            Seen::NoCaller => 0,
-            Seen::One(_) | Seen::Principals(_) | Seen::Tenants => self.size / RESERVED,
+            SeenCallers::NoCaller => 0,
+            SeenCallers::One(_) | SeenCallers::Principals(_) | SeenCallers::Tenants => {
+                self.size / RESERVED
+            }
         };
         let admits = sum <= self.size - reserved || (self.used == 0 && sum <= self.size);
         if admits {
@@ -247,26 +249,26 @@ impl<W> Shares<W> {
             return true;
         }
         match &self.seen {
-            Seen::Tenants => tenant <= self.share_of_tenant(&owner.tenant),
-            Seen::Principals(_) => {
+            SeenCallers::Tenants => tenant <= self.share_of_tenant(&owner.tenant),
+            SeenCallers::Principals(_) => {
                 let level = self.tenants.get(&owner.tenant).map(|tenant| &tenant.node);
                 let principals = level.map_or(1, |level| level.count_with(&owner.principal));
                 let principal = level.map_or(0, |level| level.used(&owner.principal));
                 principal.saturating_add(amount) <= (self.size / principals.max(2)).max(1)
             }
-            Seen::NoCaller | Seen::One(_) => true,
+            SeenCallers::NoCaller | SeenCallers::One(_) => true,
         }
     }
 
     fn share_of_tenant(&self, tenant: &TenantId) -> usize {
-        let least = if self.seen == Seen::Tenants { 2 } else { 1 };
+        let least = if self.seen == SeenCallers::Tenants { 2 } else { 1 };
         (self.size / self.tenants.count_with(tenant).max(least)).max(1)
     }
 }
 
-// === impl Seen ===
+// === impl SeenCallers ===
 
-impl Seen {
+impl SeenCallers {
     fn note(&mut self, owner: &PrincipalKey) {
         match self {
             Self::NoCaller => *self = Self::One(owner.clone()),

@@ -30,8 +30,8 @@ pub use self::{
     command::StderrMode,
     formed::FormedOffer,
     mcp::StdioSpec,
-    not_offered::{Amount, NotOffered},
-    upstream::{Unusable, UpstreamSpec},
+    not_offered::{Amount, OmittedOffers},
+    upstream::{UnusableUpstream, UpstreamSpec},
     workflow::WorkflowSpec,
 };
 pub use crate::{credential::SecretValue, http_spec::HttpSpec};
@@ -64,8 +64,8 @@ pub trait Source: Send + Sync + 'static {
     fn status(&self) -> SourceStatus;
 
     /// The parts of the upstream that reach no caller; `None` until they were counted.
-    fn not_offered(&self) -> Option<NotOffered> {
-        Some(NotOffered::default())
+    fn not_offered(&self) -> Option<OmittedOffers> {
+        Some(OmittedOffers::default())
     }
 
     /// The last lines that its children wrote to stderr, oldest first. They may contain call

@@ -38,6 +38,6 @@ pub(crate) use self::{
     context::DELIVERY_RETRY,
     events::{CALL, READ, forbidden},
     lone_event::lone_event,
-    recorded::{CallIdentity, RecordedEnd, Started},
+    recorded::{CallIdentity, RecordedEnd, StartedCall},
     refusals::MissedCall,
 };

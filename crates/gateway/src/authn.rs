@@ -55,7 +55,7 @@ use self::{
     endpoints::SignInLimits,
     issuer::{Issuer, IssuerContext},
     links::SignInLinks,
-    table::{Known, News, Table},
+    table::{KeyEntry, KeyUpdate, Table},
     tokens::{Tokens, Verdict},
 };
 pub use self::{
@@ -64,7 +64,7 @@ pub use self::{
 };
 use crate::{
     background::Services,
-    freshness::{Confirmation, ReadBegan},
+    freshness::{Confirmation, ReadStart},
 };
 
 /// How long the store may leave keys unconfirmed before the server reports that it is unavailable.
@@ -206,7 +206,7 @@ impl Authenticator {
 
     /// Reads the keys again now, instead of after an announced change.
     pub async fn refresh(&self) {
-        let began = ReadBegan::now(&*self.inner.clock);
+        let began = ReadStart::now(&*self.inner.clock);
         self.inner.take(began, self.inner.storage.changes(None).await).await;
     }
 
@@ -230,9 +230,9 @@ impl Authenticator {
         accepted: AcceptedCredentials,
     ) -> Result<Arc<Principal>, AuthError> {
         match self.inner.judge(text, accepted) {
-            Err(Unproven::Open(issuer)) => issuer.settle().await,
+            Err(CredentialFailure::Open(issuer)) => issuer.settle().await,
             // For keys only: tokens do not depend on the store.
-            Err(Unproven::Refused(AuthError::Unavailable)) => {
+            Err(CredentialFailure::Refused(AuthError::Unavailable)) => {
                 self.inner.confirmation.wait().await;
             }
             verdict => return verdict.map_err(|error| error.problem()),
@@ -326,13 +326,13 @@ impl Authenticator {
 }
 
 /// Why credentials have no principal.
-enum Unproven {
+enum CredentialFailure {
     Refused(AuthError),
     /// The keys of its issuer were not fetched so far.
     Open(Arc<Issuer>),
 }
 
-impl Unproven {
+impl CredentialFailure {
     /// The error for the caller if the issuer is not contacted.
     fn problem(&self) -> AuthError {
         match self {
@@ -344,21 +344,25 @@ impl Unproven {
 }
 
 impl Inner {
-    fn judge(&self, text: &str, accepted: AcceptedCredentials) -> Result<Arc<Principal>, Unproven> {
+    fn judge(
+        &self,
+        text: &str,
+        accepted: AcceptedCredentials,
+    ) -> Result<Arc<Principal>, CredentialFailure> {
         if is_token(text) {
             let policy = self.policy.load();
             let shared = accepted == AcceptedCredentials::Shared;
             return match policy.tokens.judge(text, shared, &policy.roles, self.clock.now()) {
                 Verdict::Holder(principal) => Ok(principal),
-                Verdict::Refused => Err(Unproven::Refused(AuthError::Invalid)),
-                Verdict::Open(issuer) => Err(Unproven::Open(issuer)),
+                Verdict::Refused => Err(CredentialFailure::Refused(AuthError::Invalid)),
+                Verdict::Open(issuer) => Err(CredentialFailure::Open(issuer)),
             };
         }
         // Looking up by digest leaks no timing about the key: the digest cannot be steered. A
         // session alone is not a credential, whatever its text.
         let key =
             |table: &Table| table.by_digest(&digest(text)).filter(|known| !known.is_session());
-        self.holder(key).map_err(Unproven::Refused)
+        self.holder(key).map_err(CredentialFailure::Refused)
     }
 
     /// The last use of the key by this process.
@@ -403,7 +407,7 @@ impl Inner {
     /// The principal of the key that `find` selects; marks the key as used.
     fn holder(
         &self,
-        find: impl FnOnce(&Table) -> Option<Arc<Known>>,
+        find: impl FnOnce(&Table) -> Option<Arc<KeyEntry>>,
     ) -> Result<Arc<Principal>, AuthError> {
         let known = self.valid(find)?;
         known.used.seen.store(self.clock.now().timestamp_millis(), Ordering::Relaxed);
@@ -413,8 +417,8 @@ impl Inner {
     /// The key that `find` selects, if it is valid now.
     fn valid(
         &self,
-        find: impl FnOnce(&Table) -> Option<Arc<Known>>,
-    ) -> Result<Arc<Known>, AuthError> {
+        find: impl FnOnce(&Table) -> Option<Arc<KeyEntry>>,
+    ) -> Result<Arc<KeyEntry>, AuthError> {
         if !self.is_read.load(Ordering::Acquire) || !self.confirmation.is_fresh() {
             return Err(AuthError::Unavailable);
         }
@@ -426,7 +430,7 @@ impl Inner {
 
     /// Reads the changed keys. The numbers of changes were read before, at `began`, so that later
     /// changes are seen the next time.
-    async fn take(&self, began: ReadBegan, changes: Result<Changes, StoreError>) {
+    async fn take(&self, began: ReadStart, changes: Result<Changes, StoreError>) {
         let epoch = changes.map(|changes| changes.keys);
         match self.follow(epoch).await {
             Ok(()) => self.confirmation.confirm(began),
@@ -447,10 +451,10 @@ impl Inner {
             let news = match state.epoch {
                 Some(known) if known == epoch => return Ok(()),
                 Some(known) if known < epoch => {
-                    News::Changed(self.keys.changed_since(known).await?)
+                    KeyUpdate::Changed(self.keys.changed_since(known).await?)
                 }
                 // The first read, or the store's file was replaced.
-                Some(_) | None => News::Whole(self.keys.list().await?),
+                Some(_) | None => KeyUpdate::Whole(self.keys.list().await?),
             };
             if self.put(news, epoch, read, state.whole) {
                 return Ok(());
@@ -460,7 +464,7 @@ impl Inner {
 
     /// Applies the result of the read number `read`. Returns `false` if it has changes of other
     /// keys than those of the table.
-    fn put(&self, news: News, epoch: u64, read: u64, whole: u64) -> bool {
+    fn put(&self, news: KeyUpdate, epoch: u64, read: u64, whole: u64) -> bool {
         let mut state = self.state.lock();
         // A slow read must not replace the result of a later one.
         if read <= state.read {
@@ -468,9 +472,9 @@ impl Inner {
         }
         let policy = self.policy.load();
         match news {
-            News::Changed(_) if whole != state.whole => return false,
-            News::Changed(records) => self.table.load().put(records, &policy.roles),
-            News::Whole(records) => {
+            KeyUpdate::Changed(_) if whole != state.whole => return false,
+            KeyUpdate::Changed(records) => self.table.load().put(records, &policy.roles),
+            KeyUpdate::Whole(records) => {
                 let table = self.table.load().replaced(records, &policy.roles);
                 self.table.store(Arc::new(table));
                 state.whole += 1;

@@ -1,7 +1,7 @@
 //! The background work of a gateway: tasks, periodic work and the signal that stops both.
 //!
 //! Invariant (I-91): background tasks stop with their gateway. Closing or dropping the gateway
-//! cancels [`Background::ended`], which stops every task.
+//! cancels [`BackgroundTasks::ended`], which stops every task.
 
 use std::{
     any::Any,
@@ -24,7 +24,7 @@ use toolcrib_core::{
 };
 use toolcrib_tasks::{Policy, TaskName, Tasks};
 
-use crate::{arguments_hash::ArgumentsHash, freshness::ReadBegan, metrics::Metrics, trace::Tracer};
+use crate::{arguments_hash::ArgumentsHash, freshness::ReadStart, metrics::Metrics, trace::Tracer};
 
 /// Time limit for recording calls in flight after their sources are closed: the store takes
 /// milliseconds, and a gateway does not wait for an unavailable store.
@@ -40,7 +40,7 @@ pub(crate) struct Services {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) tracer: Tracer,
-    pub(crate) background: Background,
+    pub(crate) background: BackgroundTasks,
     /// The current configuration.
     pub(crate) config: Arc<ArcSwap<Config>>,
     pub(crate) arguments_hash: ArgumentsHash,
@@ -48,15 +48,15 @@ pub(crate) struct Services {
 
 /// The background tasks of one gateway and the signal that stops them.
 #[derive(Clone)]
-pub(crate) struct Background {
+pub(crate) struct BackgroundTasks {
     tasks: Tasks,
     ending: CancellationToken,
     ended: CancellationToken,
     tracker: TaskTracker,
 }
 
-/// Work that runs to completion; see [`Background::complete`].
-pub(crate) struct Completing<T: Send + 'static> {
+/// Work that runs to completion; see [`BackgroundTasks::complete`].
+pub(crate) struct CompletingTask<T: Send + 'static> {
     /// `None` after it has finished.
     work: Option<BoxFuture<'static, Result<T, Panic>>>,
 }
@@ -80,7 +80,7 @@ impl Services {
     /// the gateway stops: at every change, and periodically without one. A panic restarts the task.
     pub(crate) fn follow<F, R>(&self, name: impl Into<TaskName>, work: F)
     where
-        F: Fn(ReadBegan, Result<Changes, StoreError>) -> R + Clone + Send + Sync + 'static,
+        F: Fn(ReadStart, Result<Changes, StoreError>) -> R + Clone + Send + Sync + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
         let (ended, storage) = (self.background.ended.clone(), Arc::clone(&self.storage));
@@ -91,7 +91,7 @@ impl Services {
             async move {
                 let mut seen = None;
                 loop {
-                    let began = ReadBegan::now(&*clock);
+                    let began = ReadStart::now(&*clock);
                     let changes = tokio::select! {
                         changes = storage.changes(seen) => changes,
                         () = ended.cancelled() => return,
@@ -108,9 +108,9 @@ impl Services {
     }
 }
 
-// === impl Background ===
+// === impl BackgroundTasks ===
 
-impl Background {
+impl BackgroundTasks {
     pub(crate) fn new(tasks: Tasks) -> Self {
         let (ending, ended) = (CancellationToken::new(), CancellationToken::new());
         Self { tasks, ending, ended, tracker: TaskTracker::new() }
@@ -172,12 +172,12 @@ impl Background {
 
     /// Runs `work` to completion. If the returned future is dropped before, it continues in a
     /// separate task; until then it needs no task. [`close`](Self::close) waits for it.
-    pub(crate) fn complete<F>(&self, work: F) -> Completing<F::Output>
+    pub(crate) fn complete<F>(&self, work: F) -> CompletingTask<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
         let work = self.tracker.track_future(AssertUnwindSafe(work).catch_unwind());
-        Completing { work: Some(Box::pin(work)) }
+        CompletingTask { work: Some(Box::pin(work)) }
     }
 
     /// Waits up to `limit` for the tasks of [`spawn`](Self::spawn) and the work of
@@ -188,9 +188,9 @@ impl Background {
     }
 }
 
-// === impl Completing ===
+// === impl CompletingTask ===
 
-impl<T: Send + 'static> Future for Completing<T> {
+impl<T: Send + 'static> Future for CompletingTask<T> {
     type Output = Result<T, Panic>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -201,7 +201,7 @@ impl<T: Send + 'static> Future for Completing<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for Completing<T> {
+impl<T: Send + 'static> Drop for CompletingTask<T> {
     fn drop(&mut self) {
         // Without a runtime, the process is exiting, and the next one recovers the records of this
         // work.

@@ -26,7 +26,7 @@ use crate::{
     arguments_hash::ArgumentsHash,
     audit::Audit,
     authn::Authenticator,
-    background::{Background, Services},
+    background::{BackgroundTasks, Services},
     client_sessions::ClientSessions,
     clock::SystemClock,
     gateway::{Gateway, Inner},
@@ -39,7 +39,7 @@ use crate::{
     metrics::Metrics,
     pipeline::{Pipeline, idempotency::Idempotency, session::Interactions},
     policy::Decider,
-    provider::native::{NativeTools, Natives},
+    provider::native::{NativeSourceFactory, NativeTools},
     snapshot::{Snapshot, Snapshots},
     supply::{Supply, SupplyParts},
     trace::Tracer,
@@ -237,7 +237,7 @@ impl GatewayBuilder {
             clock: Arc::clone(&clock),
             metrics: Arc::new(Metrics::new(tasks.clone(), clock.now(), spans.clone())),
             tracer: spans.map_or_else(Tracer::default, |sink| Tracer::new(sink, sampling)),
-            background: Background::new(tasks),
+            background: BackgroundTasks::new(tasks),
             config: Arc::new(ArcSwap::from_pointee(config.clone())),
             arguments_hash: self.arguments_hash,
         };
@@ -285,8 +285,12 @@ impl GatewayBuilder {
             store: services.storage.runs(),
         });
         let own: Vec<_> = natives.iter().map(|tools| tools.config().clone()).collect();
-        let factory =
-            Natives { tools: natives, others: factory, clock, workflows: Arc::clone(&workflows) };
+        let factory = NativeSourceFactory {
+            tools: natives,
+            others: factory,
+            clock,
+            workflows: Arc::clone(&workflows),
+        };
         let (supply, requests) = Supply::new(SupplyParts {
             services: services.clone(),
             audit: Arc::clone(&audit),

@@ -97,7 +97,7 @@ impl ClientSessions {
     pub async fn issue(
         &self,
         principal: &Principal,
-        within: &CatalogScope,
+        scope: &CatalogScope,
         content: &str,
     ) -> Result<IssuedSession, StoreError> {
         let opened = self.services.now().timestamp_millis();
@@ -107,7 +107,7 @@ impl ClientSessions {
         let mut bytes = opened.to_be_bytes().to_vec();
         bytes.extend_from_slice(&random);
         bytes.extend_from_slice(content.as_bytes());
-        let tag = self.tag(principal, within, &bytes).await?;
+        let tag = self.tag(principal, scope, &bytes).await?;
         let id = format!("{}.{tag}", BASE64.encode(&bytes));
         let moment = DateTime::<Utc>::from_timestamp_millis(opened).unwrap_or_default();
         let session = ClientSession { id: Digest::of(id.as_bytes()), opened: moment };
@@ -122,14 +122,14 @@ impl ClientSessions {
     pub async fn open(
         &self,
         principal: &Principal,
-        within: &CatalogScope,
+        scope: &CatalogScope,
         id: &str,
     ) -> Result<Option<IssuedSession>, StoreError> {
         let Some((bytes, tag)) = parse(id) else { return Ok(None) };
         let Some((opened, content)) = content(&bytes) else { return Ok(None) };
         let until = opened.checked_add_signed(self.lifetime());
         if until.is_none_or(|until| until <= self.services.now())
-            || self.tag(principal, within, &bytes).await? != tag
+            || self.tag(principal, scope, &bytes).await? != tag
         {
             return Ok(None);
         }
@@ -222,7 +222,7 @@ impl ClientSessions {
     async fn tag(
         &self,
         principal: &Principal,
-        within: &CatalogScope,
+        scope: &CatalogScope,
         bytes: &[u8],
     ) -> Result<String, StoreError> {
         let owner = PrincipalKey::of(principal);
@@ -230,7 +230,7 @@ impl ClientSessions {
             "client session 1".as_bytes(),
             owner.tenant.as_str().as_bytes(),
             owner.principal.as_str().as_bytes(),
-            within.name().unwrap_or_default().as_bytes(),
+            scope.name().unwrap_or_default().as_bytes(),
             bytes,
         ];
         let parts = parts.map(<[u8]>::to_vec).to_vec();

@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use toolcrib_config::scopes::RouteScope;
 use toolcrib_core::{
-    authorize::{Authorizer as _, CallContext, Denied},
+    authorize::{Authorizer as _, CallContext, DenialReason},
     catalog::Entry,
     credential::CredentialNeed,
     id::{PrincipalId, TenantId, ToolId},
@@ -26,7 +26,7 @@ use toolcrib_core::{
     source::SourceState,
 };
 
-use self::step::To;
+use self::step::ExplanationReader;
 pub use self::step::{Step, StepName, StepResult};
 use crate::{
     audit::READ,
@@ -114,10 +114,12 @@ impl Gateway {
             Some((entry, quarantined)) => {
                 let mut steps = vec![
                     steps::offered(entry),
-                    steps::tenant(who, entry, To::Operator),
+                    steps::tenant(who, entry, ExplanationReader::Operator),
                     steps::pin(entry, quarantined),
                 ];
-                steps.extend(self.gate_steps(&snapshot, who, entry, call, To::Operator).await);
+                steps.extend(
+                    self.gate_steps(&snapshot, who, entry, call, ExplanationReader::Operator).await,
+                );
                 explained(who, entry, steps)
             }
             None => {
@@ -161,8 +163,11 @@ impl Gateway {
         }
         let entry = snapshot.catalog.find(&who.tenant, name);
         if let Some(entry) = snapshot.view(who).check(entry, name) {
-            let mut steps = vec![steps::offered(entry), steps::tenant(who, entry, To::Caller)];
-            steps.extend(self.gate_steps(&snapshot, who, entry, None, To::Caller).await);
+            let mut steps =
+                vec![steps::offered(entry), steps::tenant(who, entry, ExplanationReader::Caller)];
+            steps.extend(
+                self.gate_steps(&snapshot, who, entry, None, ExplanationReader::Caller).await,
+            );
             return explained(who, entry, steps);
         }
         let miss = Miss {
@@ -174,7 +179,7 @@ impl Gateway {
         let disclosed = miss.disclosed(who).map(|denied| {
             let entry = entry?;
             let mut steps = vec![steps::offered(entry), steps::scope(who, entry)];
-            if denied == Denied::Policy {
+            if denied == DenialReason::Policy {
                 steps.push(steps::denied_by_policy());
             }
             Some(explained(who, entry, steps))
@@ -192,7 +197,7 @@ impl Gateway {
         who: &Principal,
         entry: &Entry,
         call: Option<CallContext<'_>>,
-        to: To,
+        to: ExplanationReader,
     ) -> Vec<Step> {
         let config = self.config();
         let mut steps = vec![steps::scope(who, entry)];
@@ -221,7 +226,7 @@ impl Gateway {
         snapshot: &Snapshot,
         who: &Principal,
         entry: &Entry,
-        to: To,
+        to: ExplanationReader,
     ) -> Option<Step> {
         let need = snapshot.sources.get(&entry.source)?.credential_for(entry);
         let CredentialNeed::Stored { reference, .. } = &need else { return None };

@@ -37,7 +37,7 @@ pub(crate) struct Confirmation {
 
 /// The start of a read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ReadBegan {
+pub(crate) struct ReadStart {
     at: u64,
     wall_at: i64,
 }
@@ -53,7 +53,7 @@ impl Confirmation {
     }
 
     /// Notes that the copy is as current as the read that started at `began`.
-    pub(crate) fn confirm(&self, began: ReadBegan) {
+    pub(crate) fn confirm(&self, began: ReadStart) {
         let later = |at| (at == NEVER || at <= began.at).then_some(began.at);
         // A read with an earlier start than the last one adds no confirmation.
         if self.at.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).is_ok() {
@@ -75,7 +75,7 @@ impl Confirmation {
     /// Whether the copy was confirmed within `limit`.
     pub(crate) fn is_within(&self, limit: Duration) -> bool {
         let (at, wall_at) = (self.at.load(Ordering::Acquire), self.wall_at.load(Ordering::Acquire));
-        let now = ReadBegan::now(&*self.clock);
+        let now = ReadStart::now(&*self.clock);
         let is_recent = Duration::from_nanos(now.at.saturating_sub(at)) <= limit;
         // A clock set back is ignored; a clock set forward causes a wait.
         let slept = u64::try_from(now.wall_at.saturating_sub(wall_at)).unwrap_or_default();
@@ -101,9 +101,9 @@ impl Confirmation {
     }
 }
 
-// === impl ReadBegan ===
+// === impl ReadStart ===
 
-impl ReadBegan {
+impl ReadStart {
     /// The start of a read now.
     pub(crate) fn now(clock: &dyn Clock) -> Self {
         Self { at: clock.monotonic_nanos(), wall_at: clock.now().timestamp_millis() }
@@ -116,9 +116,9 @@ mod tests {
 
     /// A clock that tests set: monotonic nanoseconds, and milliseconds of 1970.
     #[derive(Default)]
-    struct Hand(AtomicU64, AtomicI64);
+    struct TestClock(AtomicU64, AtomicI64);
 
-    impl Clock for Hand {
+    impl Clock for TestClock {
         fn now(&self) -> toolcrib_core::clock::Timestamp {
             let millis = self.1.load(Ordering::SeqCst);
             chrono::DateTime::from_timestamp_millis(millis).unwrap()
@@ -136,10 +136,10 @@ mod tests {
     /// I-110
     #[tokio::test(start_paused = true)]
     async fn a_copy_counts_for_two_seconds_from_the_beginning_of_its_read() {
-        let clock = Arc::new(Hand::default());
+        let clock = Arc::new(TestClock::default());
         let confirmation = Arc::new(Confirmation::new(Arc::clone(&clock) as _));
         assert!(!confirmation.is_fresh(), "nothing was read");
-        let first = ReadBegan::now(&*clock);
+        let first = ReadStart::now(&*clock);
         clock.0.store(second(1), Ordering::SeqCst);
         confirmation.confirm(first);
         clock.0.store(second(2), Ordering::SeqCst);
@@ -152,13 +152,13 @@ mod tests {
         let waiting = Arc::clone(&confirmation);
         let waiting = tokio::spawn(async move { waiting.wait().await });
         tokio::task::yield_now().await;
-        confirmation.confirm(ReadBegan::now(&*clock));
+        confirmation.confirm(ReadStart::now(&*clock));
         assert!(waiting.await.unwrap());
         confirmation.confirm(first);
         assert!(confirmation.is_fresh(), "a slow read takes nothing back");
         clock.1.store(2_001, Ordering::SeqCst);
         assert!(!confirmation.is_fresh(), "the machine slept");
-        confirmation.confirm(ReadBegan::now(&*clock));
+        confirmation.confirm(ReadStart::now(&*clock));
         clock.1.store(0, Ordering::SeqCst);
         assert!(confirmation.is_fresh(), "the clock was set back");
     }
@@ -166,7 +166,7 @@ mod tests {
     /// I-110
     #[tokio::test(start_paused = true)]
     async fn a_failed_read_ends_the_wait_for_it() {
-        let confirmation = Arc::new(Confirmation::new(Arc::new(Hand::default())));
+        let confirmation = Arc::new(Confirmation::new(Arc::new(TestClock::default())));
         confirmation.fail();
         let waiting = Arc::clone(&confirmation);
         let waiting = tokio::spawn(async move { waiting.wait().await });

@@ -12,20 +12,20 @@ use toolcrib_core::{
     id::{CallId, EventId, RunId, TenantId},
 };
 
-use crate::{background::CLOSING_TIME, workflow_definition::offer::Runnable};
+use crate::{background::CLOSING_TIME, workflow_definition::offer::RunnableWorkflow};
 
 /// Runs of this process.
 #[derive(Default)]
 pub(crate) struct LiveRuns {
     /// Calls of workflows whose opening event is stored, until the workflow starts.
     called: Mutex<HashMap<CallId, WorkflowCall>>,
-    running: Mutex<HashMap<CallId, Running>>,
+    running: Mutex<HashMap<CallId, LiveRun>>,
 }
 
 /// A call of a workflow, as its steps see it.
 pub(crate) struct WorkflowCall {
     /// The workflow, in the snapshot of the call.
-    pub(crate) runnable: Option<Arc<Runnable>>,
+    pub(crate) runnable: Option<Arc<RunnableWorkflow>>,
     /// The opening event of the call.
     pub(crate) cause: EventId,
     /// The parent call, if this call is a step of a workflow.
@@ -36,7 +36,7 @@ pub(crate) struct WorkflowCall {
     pub(crate) recorded: oneshot::Sender<CallEnd>,
 }
 
-struct Running {
+struct LiveRun {
     tenant: TenantId,
     run: RunId,
     end: CancellationToken,
@@ -59,7 +59,7 @@ pub(crate) enum CallEnd {
 }
 
 /// A run that can be cancelled as long as this value exists.
-pub(crate) struct Listed {
+pub(crate) struct CancellableRun {
     runs: Arc<LiveRuns>,
     call: CallId,
 }
@@ -73,12 +73,12 @@ pub(crate) struct StepContext {
     /// The opening event of that call.
     pub(crate) cause: EventId,
     /// Stores the result, if the run must survive the process.
-    pub(crate) keep: Option<Arc<dyn Keep>>,
+    pub(crate) keep: Option<Arc<dyn CallResultStore>>,
 }
 
 /// Stores the result of a call until its run finishes.
 #[async_trait]
-pub(crate) trait Keep: Send + Sync {
+pub(crate) trait CallResultStore: Send + Sync {
     /// Stores it durably, before the call's closing event.
     async fn keep(&self, call: &CallId, result: Result<&Outcome, &CallError>);
 }
@@ -93,7 +93,7 @@ impl LiveRuns {
         cause: EventId,
         parent: Option<CallId>,
         end: CancellationToken,
-        runnable: Option<Arc<Runnable>>,
+        runnable: Option<Arc<RunnableWorkflow>>,
     ) -> Steps {
         let (sender, recorded) = oneshot::channel();
         let called = WorkflowCall { runnable, cause, parent, end, recorded: sender };
@@ -113,9 +113,9 @@ impl LiveRuns {
         tenant: TenantId,
         run: RunId,
         end: CancellationToken,
-    ) -> Listed {
-        self.running.lock().insert(call.clone(), Running { tenant, run, end });
-        Listed { runs: Arc::clone(self), call: call.clone() }
+    ) -> CancellableRun {
+        self.running.lock().insert(call.clone(), LiveRun { tenant, run, end });
+        CancellableRun { runs: Arc::clone(self), call: call.clone() }
     }
 
     /// Cancels the workflows of `run`. Returns their number.
@@ -154,7 +154,7 @@ impl Steps {
     }
 }
 
-impl Drop for Listed {
+impl Drop for CancellableRun {
     fn drop(&mut self) {
         self.runs.running.lock().remove(&self.call);
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use toolcrib_config::policy_set::PolicySet;
 use toolcrib_core::{
-    authorize::{Authorizer, CallContext, Denied, Resource, Subject},
+    authorize::{Authorizer, CallContext, DenialReason, Resource, Subject},
     catalog::Tenants,
     scope::Scope,
 };
@@ -22,12 +22,12 @@ pub(crate) struct Decider {
 }
 
 impl Authorizer for Decider {
-    fn authorize(&self, subject: Subject<'_>, resource: Resource<'_>) -> Result<(), Denied> {
+    fn authorize(&self, subject: Subject<'_>, resource: Resource<'_>) -> Result<(), DenialReason> {
         self.base.authorize(subject, resource)?;
         let Some(policies) = &self.policies else { return Ok(()) };
         match policies.judge(subject, resource, None).allowed {
             Some(true) | None => Ok(()),
-            Some(false) => Err(Denied::Policy),
+            Some(false) => Err(DenialReason::Policy),
         }
     }
 
@@ -36,7 +36,7 @@ impl Authorizer for Decider {
         subject: Subject<'_>,
         resource: Resource<'_>,
         call: CallContext<'_>,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), DenialReason> {
         self.base.authorize_call(subject, resource, call)?;
         let Some(policies) = &self.policies else { return Ok(()) };
         if policies.judge(subject, resource, Some(call)).allowed == Some(true) {
@@ -44,8 +44,8 @@ impl Authorizer for Decider {
         }
         // The denial must not disclose a tool that lists leave out.
         match policies.judge(subject, resource, None).allowed {
-            Some(false) => Err(Denied::Policy),
-            Some(true) | None => Err(Denied::Arguments),
+            Some(false) => Err(DenialReason::Policy),
+            Some(true) | None => Err(DenialReason::Arguments),
         }
     }
 

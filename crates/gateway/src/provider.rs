@@ -104,7 +104,7 @@ pub struct ToolDefinition {
 /// Vectors of tools, closures that return one, closures that return a future of one, and gateways
 /// are providers. `Kind` distinguishes them and is always inferred.
 #[async_trait]
-pub trait ToolsProvider<Kind = Itself>: Send + Sync + 'static {
+pub trait ToolsProvider<Kind = Implementation>: Send + Sync + 'static {
     /// The current tools. `caller` is the principal that a gateway has identified; a provider
     /// without callers ignores it.
     async fn tools(&self, caller: Option<&Arc<Principal>>) -> Offer;
@@ -117,7 +117,7 @@ pub trait ToolsProvider<Kind = Itself>: Send + Sync + 'static {
 
 /// A provider that implements the trait itself.
 #[derive(Debug)]
-pub enum Itself {}
+pub enum Implementation {}
 /// A closure that returns the tools.
 #[derive(Debug)]
 pub enum Closure {}
@@ -331,13 +331,13 @@ where
     P: ToolsProvider<Kind>,
     Kind: 'static,
 {
-    Arc::new(Shared(provider, PhantomData))
+    Arc::new(SharedProvider(provider, PhantomData))
 }
 
-struct Shared<P, Kind>(P, PhantomData<fn() -> Kind>);
+struct SharedProvider<P, Kind>(P, PhantomData<fn() -> Kind>);
 
 #[async_trait]
-impl<P: ToolsProvider<Kind>, Kind: 'static> ToolsProvider for Shared<P, Kind> {
+impl<P: ToolsProvider<Kind>, Kind: 'static> ToolsProvider for SharedProvider<P, Kind> {
     async fn tools(&self, caller: Option<&Arc<Principal>>) -> Offer {
         self.0.tools(caller).await
     }

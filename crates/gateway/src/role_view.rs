@@ -80,10 +80,10 @@ impl Gateway {
     }
 
     /// The requirements of the tools and approvals in `tenant`, without the scopes of routes.
-    fn needs_of(&self, snapshot: &Snapshot, tenant: &TenantId) -> Needs {
+    fn needs_of(&self, snapshot: &Snapshot, tenant: &TenantId) -> TenantRequirements {
         let entries = snapshot.catalog.entries().iter();
         let entries = entries.filter(|entry| entry.tenants.admits(tenant));
-        let mut needs = Needs::default();
+        let mut needs = TenantRequirements::default();
         for entry in entries {
             let required = entry.tool.required_scopes().unwrap_or_default();
             needs.scopes.extend(required.iter().chain(&entry.consent.scope).cloned());
@@ -96,7 +96,7 @@ impl Gateway {
 
 /// The scopes that tools of a tenant require, and the roles that their approvals require.
 #[derive(Default)]
-struct Needs {
+struct TenantRequirements {
     scopes: BTreeSet<Scope>,
     roles: BTreeSet<String>,
 }
@@ -104,7 +104,7 @@ struct Needs {
 fn report(
     snapshot: &Snapshot,
     tenant: &TenantId,
-    needs: &Needs,
+    needs: &TenantRequirements,
     name: &str,
     grants: &[Grant],
 ) -> Option<(RoleReport, Arc<View>)> {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use toolcrib_config::{DeniedCalls, GateConfig};
 use toolcrib_core::{
-    authorize::{Authorizer as _, Denied},
+    authorize::{Authorizer as _, DenialReason},
     catalog::{Body, Catalog, Collision, Entry, Generation, ListFormat, Toolset, View},
     clock::Clock,
     descriptor::SourceKind,
@@ -282,7 +282,7 @@ impl Snapshots {
 impl Miss {
     /// The reason of the denial, if `principal` may know it: the tool belongs to its tenant, and
     /// the configuration does not make denials look like unknown names (I-81).
-    pub(crate) fn disclosed(&self, principal: &Principal) -> Option<Denied> {
+    pub(crate) fn disclosed(&self, principal: &Principal) -> Option<DenialReason> {
         match self.snapshot.gate.denied_calls {
             DeniedCalls::NotFound => return None,
             DeniedCalls::Forbidden => {}
@@ -290,6 +290,6 @@ impl Miss {
         let entry = self.entry.as_ref().filter(|entry| entry.tenants.admits(&principal.tenant))?;
         let denied =
             self.snapshot.decider.authorize(principal.subject(), entry.resource()).err()?;
-        (denied != Denied::Tenant).then_some(denied)
+        (denied != DenialReason::Tenant).then_some(denied)
     }
 }

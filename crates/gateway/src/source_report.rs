@@ -8,7 +8,7 @@ use toolcrib_core::{
     clock::Timestamp,
     descriptor::SourceKind,
     id::SourceId,
-    source::{NotOffered, SourceStatus},
+    source::{OmittedOffers, SourceStatus},
 };
 
 mod breaker;
@@ -61,7 +61,7 @@ pub struct SourceReport {
     /// The parts of its upstream that callers cannot reach; absent if there are no such parts, and
     /// until they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_offered: Option<NotOffered>,
+    pub not_offered: Option<OmittedOffers>,
 }
 
 /// A failed discovery.

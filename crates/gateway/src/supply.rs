@@ -41,9 +41,11 @@ use toolcrib_core::{
 use self::{
     pins::{ApprovedPin, PinError, PinReport, PinReview, PinWish},
     slots::Slots,
-    toolsets::Reported,
+    toolsets::ReportedReferences,
 };
-pub(crate) use self::{preview::holder as role_holder, proposals::own_scope_rules, slots::Located};
+pub(crate) use self::{
+    preview::holder as role_holder, proposals::own_scope_rules, slots::ToolLocation,
+};
 pub use self::{
     preview::{
         Preview, PreviewError, PreviewedSource, PreviewedTool, RoleChange, ToolChange, UnknownTools,
@@ -80,7 +82,7 @@ pub struct Supply {
     /// The number of changes of stored catalogs at the last check.
     catalog_changes: AtomicU64,
     /// The entries of allow-lists that have been reported, and whether a report is in progress.
-    reported: Reported,
+    reported: ReportedReferences,
     reporting: AtomicBool,
     slots: Mutex<Slots>,
     /// Held while sources are connected for a preview.
@@ -131,7 +133,7 @@ impl Supply {
             natives: parts.natives,
             pin_changes: AtomicU64::new(0),
             catalog_changes: AtomicU64::new(0),
-            reported: Reported::default(),
+            reported: ReportedReferences::default(),
             reporting: AtomicBool::new(false),
             slots: Mutex::new(Slots::new(parts.gate)),
             previewing: Arc::new(tokio::sync::Semaphore::new(1)),
@@ -292,7 +294,7 @@ impl Supply {
     }
 
     /// Finds a tool that no snapshot offers.
-    pub(crate) fn locate(&self, name: &str) -> Located {
+    pub(crate) fn locate(&self, name: &str) -> ToolLocation {
         self.slots.lock().locate(name)
     }
 

@@ -20,7 +20,8 @@ fn message(c: &mut Criterion) {
     let answer = answer();
     group.bench_function("parse", |b| {
         b.iter(|| {
-            let incoming = serde_json::from_slice::<message::Incoming<'_>>(black_box(&answer));
+            let incoming =
+                serde_json::from_slice::<message::IncomingMessage<'_>>(black_box(&answer));
             incoming.map(|incoming| incoming.result.map(|result| result.get().len()))
         })
     });

@@ -27,7 +27,9 @@ pub fn frame(frame: &[u8]) {
     if !frame.trim_ascii_start().starts_with(b"{") {
         return;
     }
-    let Ok(incoming) = serde_json::from_slice::<message::Incoming<'_>>(frame) else { return };
+    let Ok(incoming) = serde_json::from_slice::<message::IncomingMessage<'_>>(frame) else {
+        return;
+    };
     // The scanner skips escapes and long ids; for all others its result equals that of the parser.
     if let Some(text) = incoming.id
         && let Some(id) = message::numeric_id(text)

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 
-use crate::scan::{IdScan, Scanned};
+use crate::scan::{IdScan, MessageScan};
 
 /// The capacity that a buffer keeps after a large line.
 const KEPT: usize = 1 << 20;
@@ -19,11 +19,11 @@ pub struct Lines<R> {
     /// Whether the line in `buffer` was returned.
     returned: bool,
     /// The rest of a line over the limit, while it is skipped.
-    skipped: Option<Skipped>,
+    skipped: Option<SkippedLine>,
 }
 
 #[derive(Debug)]
-struct Skipped {
+struct SkippedLine {
     scan: IdScan,
     length: usize,
 }
@@ -34,7 +34,7 @@ pub enum Line<'a> {
     /// A line within the limit.
     Whole(&'a [u8]),
     /// A line over the limit. Its text was skipped, not kept.
-    TooLong(Scanned),
+    TooLong(MessageScan),
 }
 
 impl<R: AsyncBufRead + Unpin> Lines<R> {
@@ -68,7 +68,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
             if self.skipped.is_none() && self.buffer.len() + text.len() > self.max {
                 let mut scan = IdScan::default();
                 scan.feed(&self.buffer);
-                self.skipped = Some(Skipped { scan, length: self.buffer.len() });
+                self.skipped = Some(SkippedLine { scan, length: self.buffer.len() });
                 self.buffer = Vec::new();
             }
             match &mut self.skipped {

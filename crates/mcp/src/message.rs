@@ -12,7 +12,7 @@ use crate::{code, method, scan};
 
 /// A message with its parts still raw.
 #[derive(Debug, Deserialize)]
-pub struct Incoming<'a> {
+pub struct IncomingMessage<'a> {
     /// The id of a request, or of the request that a response answers.
     #[serde(borrow, default)]
     pub id: Option<&'a RawValue>,
@@ -127,7 +127,7 @@ pub fn numeric_id(id: &RawValue) -> Option<u64> {
 }
 
 #[derive(Serialize)]
-struct Outgoing<'a, P> {
+struct OutgoingMessage<'a, P> {
     jsonrpc: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<u64>,
@@ -137,12 +137,12 @@ struct Outgoing<'a, P> {
 
 /// Encodes a request.
 pub fn request(id: u64, method: &str, params: &impl Serialize) -> Vec<u8> {
-    encode(&Outgoing { jsonrpc: "2.0", id: Some(id), method, params })
+    encode(&OutgoingMessage { jsonrpc: "2.0", id: Some(id), method, params })
 }
 
 /// Encodes a notification.
 pub fn notification(method: &str, params: &impl Serialize) -> Vec<u8> {
-    encode(&Outgoing { jsonrpc: "2.0", id: None, method, params })
+    encode(&OutgoingMessage { jsonrpc: "2.0", id: None, method, params })
 }
 
 /// Encodes `result`, JSON text, as the answer to the request with the JSON text `id`.

@@ -23,7 +23,7 @@ pub struct ParamHeader {
 
 /// Which rule the annotations of a schema break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Broken {
+pub enum AnnotationError {
     /// One is not reachable from the root through `properties` alone.
     Misplaced,
     /// One is not a header name.
@@ -38,10 +38,10 @@ pub enum Broken {
 ///
 /// # Errors
 /// Fails if an annotation breaks the rules.
-pub fn read(schema: &Map<String, Value>) -> Result<Vec<ParamHeader>, Broken> {
+pub fn read(schema: &Map<String, Value>) -> Result<Vec<ParamHeader>, AnnotationError> {
     let mut found = Vec::new();
     if schema.contains_key(KEYWORD) {
-        return Err(Broken::Misplaced);
+        return Err(AnnotationError::Misplaced);
     }
     walk(schema, Some(&mut Vec::new()), &mut found)?;
     Ok(found)
@@ -65,10 +65,12 @@ pub fn headers(schema: &Map<String, Value>, arguments: &Map<String, Value>) -> H
 pub fn strip(schema: &mut Map<String, Value>) {
     schema.shift_remove(KEYWORD);
     for (keyword, value) in schema {
-        match (Inside::of(keyword), value) {
-            (Inside::Data, _) => {}
-            (Inside::Named, Value::Object(named)) => named.values_mut().for_each(strip_value),
-            (Inside::Named | Inside::Schemas, value) => strip_value(value),
+        match (KeywordContent::of(keyword), value) {
+            (KeywordContent::Data, _) => {}
+            (KeywordContent::Named, Value::Object(named)) => {
+                named.values_mut().for_each(strip_value)
+            }
+            (KeywordContent::Named | KeywordContent::Schemas, value) => strip_value(value),
         }
     }
 }
@@ -87,7 +89,7 @@ impl ParamHeader {
     }
 }
 
-impl Broken {
+impl AnnotationError {
     /// The reason, for the operator.
     pub fn reason(self) -> &'static str {
         match self {
@@ -102,7 +104,7 @@ impl Broken {
 }
 
 /// The content of a schema keyword's value.
-enum Inside {
+enum KeywordContent {
     /// Instance data.
     Data,
     /// Schemas by name.
@@ -111,7 +113,7 @@ enum Inside {
     Schemas,
 }
 
-impl Inside {
+impl KeywordContent {
     fn of(keyword: &str) -> Self {
         match keyword {
             "default" | "const" | "enum" | "examples" => Self::Data,
@@ -128,11 +130,11 @@ fn walk<'a>(
     schema: &'a Map<String, Value>,
     mut path: Option<&mut Vec<&'a str>>,
     found: &mut Vec<ParamHeader>,
-) -> Result<(), Broken> {
+) -> Result<(), AnnotationError> {
     for (keyword, value) in schema {
-        match (Inside::of(keyword), value) {
-            (Inside::Data, _) => {}
-            (Inside::Named, Value::Object(named)) => {
+        match (KeywordContent::of(keyword), value) {
+            (KeywordContent::Data, _) => {}
+            (KeywordContent::Named, Value::Object(named)) => {
                 for (name, inner) in named {
                     match (path.as_deref_mut().filter(|_| keyword == "properties"), inner) {
                         (Some(path), Value::Object(inner)) => {
@@ -147,15 +149,17 @@ fn walk<'a>(
                     }
                 }
             }
-            (Inside::Named | Inside::Schemas, value) => walk_off_path(value, found)?,
+            (KeywordContent::Named | KeywordContent::Schemas, value) => {
+                walk_off_path(value, found)?
+            }
         }
     }
     Ok(())
 }
 
-fn walk_off_path(value: &Value, found: &mut Vec<ParamHeader>) -> Result<(), Broken> {
+fn walk_off_path(value: &Value, found: &mut Vec<ParamHeader>) -> Result<(), AnnotationError> {
     match value {
-        Value::Object(schema) if schema.contains_key(KEYWORD) => Err(Broken::Misplaced),
+        Value::Object(schema) if schema.contains_key(KEYWORD) => Err(AnnotationError::Misplaced),
         Value::Object(schema) => walk(schema, None, found),
         Value::Array(items) => items.iter().try_for_each(|item| walk_off_path(item, found)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
@@ -167,21 +171,21 @@ fn annotated(
     schema: &Map<String, Value>,
     path: &[&str],
     found: &[ParamHeader],
-) -> Result<ParamHeader, Broken> {
-    let name = annotation.as_str().filter(|name| !name.is_empty()).ok_or(Broken::Name)?;
+) -> Result<ParamHeader, AnnotationError> {
+    let name = annotation.as_str().filter(|name| !name.is_empty()).ok_or(AnnotationError::Name)?;
     let header = format!("{}{}", header::PARAM_PREFIX, name.to_ascii_lowercase());
     if HeaderName::try_from(&header).is_err() {
-        return Err(Broken::Name);
+        return Err(AnnotationError::Name);
     }
     if found.iter().any(|other| other.header == header) {
-        return Err(Broken::Repeated);
+        return Err(AnnotationError::Repeated);
     }
     match schema.get("type").and_then(Value::as_str) {
         Some("string" | "integer" | "boolean") => {
             let path = path.iter().map(|name| (*name).to_owned()).collect();
             Ok(ParamHeader { header, path })
         }
-        _ => Err(Broken::Type),
+        _ => Err(AnnotationError::Type),
     }
 }
 
@@ -254,7 +258,7 @@ mod tests {
 
     #[test]
     fn broken_annotations_are_found_wherever_they_are() {
-        use Broken::{Misplaced, Name, Repeated, Type};
+        use AnnotationError::{Misplaced, Name, Repeated, Type};
         for (properties, broken) in [
             (json!({ "a": text("") }), Name),
             (json!({ "a": text("two words") }), Name),

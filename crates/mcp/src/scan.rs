@@ -3,7 +3,7 @@
 
 /// The parts of a message that a scan finds.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Scanned {
+pub struct MessageScan {
     /// The id of the message as JSON text; `None` also if there are two different ones, or if it is
     /// very long.
     pub id: Option<Box<str>>,
@@ -27,7 +27,7 @@ pub struct IdScan {
     in_id: bool,
     /// Whether there are two different ids.
     is_ambiguous: bool,
-    found: Scanned,
+    found: MessageScan,
 }
 
 /// Parses the JSON text of an id as a number. Some servers repeat a numeric id as a string, others
@@ -82,7 +82,7 @@ pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     object.get(start..).filter(|_| is_wanted).map(str::trim_ascii)
 }
 
-impl Scanned {
+impl MessageScan {
     /// The id as a number, also if it is a string with a number.
     pub fn number(&self) -> Option<u64> {
         self.id.as_deref().and_then(number)
@@ -98,7 +98,7 @@ impl IdScan {
     }
 
     /// The parts that were found.
-    pub fn finish(mut self) -> Scanned {
+    pub fn finish(mut self) -> MessageScan {
         self.end_of_value();
         self.found
     }
@@ -189,9 +189,9 @@ mod tests {
                 scan.feed(&[byte]);
             }
             let id = id.map(Into::into);
-            assert_eq!(scan.finish(), Scanned { id, has_method }, "{message}");
+            assert_eq!(scan.finish(), MessageScan { id, has_method }, "{message}");
         }
-        let scanned = |id: &str| Scanned { id: Some(id.into()), has_method: false };
+        let scanned = |id: &str| MessageScan { id: Some(id.into()), has_method: false };
         assert_eq!([scanned("5").number(), scanned("\"5\"").number()], [Some(5); 2]);
         assert_eq!(scanned("\"a\"").number(), None);
     }

@@ -34,7 +34,7 @@ pub(crate) struct Slot {
 }
 
 /// A call that waits for a slot. It stops waiting when it is dropped.
-struct Waiting<'a> {
+struct WaitingCall<'a> {
     slots: &'a Arc<Slots>,
     owner: &'a PrincipalKey,
     ticket: Ticket,
@@ -57,7 +57,7 @@ impl Calls {
             }
             shares.wait(&owner, sender)
         };
-        let _waiting = Waiting { slots: &self.slots, owner: &owner, ticket };
+        let _waiting = WaitingCall { slots: &self.slots, owner: &owner, ticket };
         receiver.await.map_err(|_| unavailable(CLOSED))
     }
 
@@ -106,7 +106,7 @@ impl Drop for Slot {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingCall<'_> {
     fn drop(&mut self) {
         self.slots.change(|shares| shares.cancel(self.owner, self.ticket));
     }

@@ -40,7 +40,7 @@ pub(crate) use self::sendable::SendableCredential;
 #[cfg(test)]
 pub(crate) use self::sendable::tests::sendable;
 use self::{oauth::Tokens, refusal::Refusal};
-use crate::egress::{Network, Outgoing};
+use crate::egress::{Network, OutgoingRequest};
 
 /// Number of recently sent credentials whose values are still removed from upstream output.
 const RECENT: usize = 16;
@@ -56,12 +56,12 @@ pub(crate) struct Credentials {
 pub(crate) struct SourceCredential {
     credentials: Arc<Credentials>,
     reference: CredentialRef,
-    recent: Mutex<Recent>,
+    recent: Mutex<RecentCredentials>,
 }
 
 /// The credentials that a source has sent recently, the last one first.
 #[derive(Default)]
-struct Recent {
+struct RecentCredentials {
     sent: VecDeque<Arc<SendableCredential>>,
     echoes: Echoes,
 }
@@ -192,7 +192,7 @@ impl SourceCredential {
     /// filter for the response.
     pub(crate) fn attach(
         credential: Option<&Arc<Self>>,
-        request: &mut Outgoing,
+        request: &mut OutgoingRequest,
         call: &Invocation,
     ) -> Result<Echoes, UpstreamError> {
         let Some(credential) = credential else { return Ok(Echoes::default()) };
@@ -219,7 +219,7 @@ impl SourceCredential {
     /// in `trail`; the request must not be sent then.
     pub(crate) async fn connect(
         &self,
-        request: &mut Outgoing,
+        request: &mut OutgoingRequest,
         trail: &EgressTrail,
     ) -> Result<(), UpstreamError> {
         let owners: Vec<_> = match &self.reference.scope {

@@ -30,9 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Creates deliveries to files and HTTP endpoints.
 pub struct Deliveries(Arc<Network>);
 
-struct ToFile(PathBuf);
+struct FileDelivery(PathBuf);
 
-struct ToHttp {
+struct HttpDelivery {
     egress: Egress,
     endpoint: Endpoint,
 }
@@ -48,21 +48,21 @@ impl Default for Deliveries {
 impl DeliveryFactory for Deliveries {
     fn build(&self, destination: &Destination) -> Result<Arc<dyn Delivery>, String> {
         match destination {
-            Destination::File(path) => Ok(Arc::new(ToFile(path.clone()))),
+            Destination::File(path) => Ok(Arc::new(FileDelivery(path.clone()))),
             Destination::Http(spec) => {
                 let endpoint = Endpoint::new(spec)?;
                 let guard = Guard::new(spec.allow.clone(), Some(endpoint.url()));
                 let egress = self.0.egress(guard)?;
-                Ok(Arc::new(ToHttp { egress, endpoint }))
+                Ok(Arc::new(HttpDelivery { egress, endpoint }))
             }
         }
     }
 }
 
-// === impl ToFile ===
+// === impl FileDelivery ===
 
 #[async_trait]
-impl Delivery for ToFile {
+impl Delivery for FileDelivery {
     async fn deliver_with(
         &self,
         _: &[(&'static str, String)],
@@ -105,10 +105,10 @@ fn begin_line(file: &mut File, length: u64) -> io::Result<()> {
     }
 }
 
-// === impl ToHttp ===
+// === impl HttpDelivery ===
 
 #[async_trait]
-impl Delivery for ToHttp {
+impl Delivery for HttpDelivery {
     async fn deliver_with(
         &self,
         more: &[(&'static str, String)],

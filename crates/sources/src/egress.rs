@@ -48,7 +48,9 @@ pub(crate) use self::{
     content::Flaw,
     error::EgressError,
     guard::Guard,
-    outgoing::{CONNECTION_HEADERS, Endpoint, MAX_HOPS, Outgoing, host, parse_headers, parse_url},
+    outgoing::{
+        CONNECTION_HEADERS, Endpoint, MAX_HOPS, OutgoingRequest, host, parse_headers, parse_url,
+    },
 };
 use crate::credential::SendableCredential;
 
@@ -154,7 +156,7 @@ impl Egress {
     /// Records the decision about each destination in `trail`.
     pub(crate) async fn send(
         &self,
-        mut request: Outgoing,
+        mut request: OutgoingRequest,
         trail: &EgressTrail,
     ) -> Result<Answer, EgressError> {
         let mut left = request.hops.min(MAX_HOPS);
@@ -186,7 +188,7 @@ impl Egress {
 
     async fn hop(
         &self,
-        request: &mut Outgoing,
+        request: &mut OutgoingRequest,
         trail: &EgressTrail,
         sent: bool,
     ) -> Result<Answer, EgressError> {
@@ -254,7 +256,7 @@ impl Egress {
 }
 
 /// Returns the address of `request` in the client's type.
-fn uri(request: &Outgoing) -> Result<Uri, EgressError> {
+fn uri(request: &OutgoingRequest) -> Result<Uri, EgressError> {
     request.uri.clone().map_or_else(|| uri_of(&request.url), Ok)
 }
 

@@ -13,7 +13,7 @@ use toolcrib_core::{
     },
 };
 
-use crate::egress::{Guard, Network, Outgoing, parse_url};
+use crate::egress::{Guard, Network, OutgoingRequest, parse_url};
 
 /// Time limit of one fetch.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -70,7 +70,7 @@ async fn send(
     // A new client each time: requests to issuers are too rare for a pool.
     let egress = network.egress(Guard::new(to.allow.clone(), Some(&named)))?;
     let method = if form.is_some() { Method::POST } else { Method::GET };
-    let mut request = Outgoing::new(method, url);
+    let mut request = OutgoingRequest::new(method, url);
     let json = HeaderValue::from_static("application/json, application/jwk-set+json");
     request.headers.insert(header::ACCEPT, json);
     if let Some(form) = form {

@@ -37,14 +37,14 @@ pub(crate) use self::{
 pub(crate) fn fuzz(frame: &[u8]) {
     use serde_json::value::RawValue;
     use toolcrib_core::{call::CallerInput, id::SourceId};
-    use toolcrib_mcp::message::{Incoming, RpcError};
+    use toolcrib_mcp::message::{IncomingMessage, RpcError};
 
     let source = SourceId::parse("fuzz").expect("it is an id");
     let all = serde_json::json!({ "elicitation": {}, "sampling": {}, "roots": {} });
     let mut anybody = CallerInput::declaring(all.as_object().expect("it is an object"));
     anybody.state = Some("again".to_owned());
     let (text, _) = message::decode(frame);
-    let incoming = serde_json::from_str::<Incoming<'_>>(&text).ok();
+    let incoming = serde_json::from_str::<IncomingMessage<'_>>(&text).ok();
     let incoming = incoming.filter(|_| text.trim_ascii_start().starts_with('{'));
     let result = incoming.as_ref().and_then(|incoming| incoming.result);
     let error = incoming.as_ref().and_then(|incoming| incoming.error);

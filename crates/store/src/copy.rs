@@ -25,7 +25,7 @@ const PAGE: usize = 1_000;
 
 /// The content of a copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Copied {
+pub struct CopySummary {
     /// The events.
     pub events: u64,
     /// The rows of every other table, by its name.
@@ -319,11 +319,11 @@ pub(crate) const TABLES: &[Table] = {
     ]
 };
 
-/// The names of the epochs, in the order of [`Single::epochs`].
+/// The names of the epochs, in the order of [`SingleValues::epochs`].
 pub(crate) const EPOCHS: [&str; 5] =
     ["keys_epoch", "pins_epoch", "cancellations", "session_notices", "sessions_ended"];
 
-/// Reads the single values, in the order of the fields of [`Single`].
+/// Reads the single values, in the order of the fields of [`SingleValues`].
 pub(crate) const SINGLE: &str = "SELECT (SELECT value FROM meta WHERE name = 'keys_epoch'), \
                                  (SELECT value FROM meta WHERE name = 'pins_epoch'), \
                                  (SELECT value FROM meta WHERE name = 'cancellations'), \
@@ -333,7 +333,7 @@ pub(crate) const SINGLE: &str = "SELECT (SELECT value FROM meta WHERE name = 'ke
 
 /// The single values of a store.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Single {
+pub(crate) struct SingleValues {
     /// The numbers of [`EPOCHS`].
     pub(crate) epochs: [i64; 5],
     /// The fingerprint key of approvals, sealed where there is a seal key, and their last change.
@@ -353,7 +353,7 @@ pub(crate) trait Engine: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Vec<Value>>, StoreError>;
 
-    async fn single(&self) -> Result<Single, StoreError>;
+    async fn single(&self) -> Result<SingleValues, StoreError>;
 
     /// Reads the next events after position `after`.
     async fn events(&self, after: u64) -> Result<Vec<StoredEvent>, StoreError> {
@@ -375,7 +375,7 @@ pub(crate) trait Engine: Send + Sync {
 
     /// Stores the single values and the data derived from the events. `last` is the last position
     /// of the whole log. Only this engine can read them.
-    async fn finish(&self, single: Single, last: u64) -> Result<(), StoreError>;
+    async fn finish(&self, single: SingleValues, last: u64) -> Result<(), StoreError>;
 
     /// Puts everything stored since [`begin`](Self::begin) into effect.
     async fn commit(&self) -> Result<(), StoreError>;
@@ -400,7 +400,7 @@ pub async fn copy(
     from: Place,
     to: Place,
     mut report: impl FnMut(Step),
-) -> Result<Copied, StoreError> {
+) -> Result<CopySummary, StoreError> {
     // Opening it would create it.
     if let Some(path) = path_of(&from.url).filter(|path| !path.is_file()) {
         return Err(StoreError::Unavailable(format!(
@@ -418,7 +418,7 @@ async fn copy_from(
     source: &dyn Engine,
     to: Place,
     report: &mut impl FnMut(Step),
-) -> Result<Copied, StoreError> {
+) -> Result<CopySummary, StoreError> {
     alone(source, "the store to copy").await?;
     if is_empty(source).await? {
         return Err(StoreError::Unsuitable("the store to copy is empty; check its URL".to_owned()));
@@ -470,11 +470,11 @@ async fn fill(
     source: &dyn Engine,
     destination: &dyn Engine,
     report: &mut impl FnMut(Step),
-) -> Result<Copied, StoreError> {
+) -> Result<CopySummary, StoreError> {
     let last = source.last_position().await?;
     destination.begin().await?;
     report(Step::Rows);
-    let mut copied = Copied::default();
+    let mut copied = CopySummary::default();
     for table in TABLES {
         let mut count = 0;
         loop {

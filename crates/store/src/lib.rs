@@ -45,7 +45,7 @@ pub use self::postgres::PostgresStore;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisLimiter;
 pub use self::{
-    copy::{Copied, Place as CopyPlace, Step as CopyStep, copy},
+    copy::{CopySummary, Place as CopyPlace, Step as CopyStep, copy},
     directory::create_directory,
     memory::{MemoryCatalogs, MemoryCredentials, MemoryLog, MemoryStorage},
     open::{check_url, open, scratch, shared_limiter},

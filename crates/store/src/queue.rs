@@ -3,8 +3,8 @@
 //! Invariants:
 //! - every item that [`Queue::push`] accepted is handed out exactly once, in the order of the
 //!   pushes, also when the queue is closed meanwhile;
-//! - after [`Queue::close`] all items are refused, and [`Queue::take`] says [`Taken::Closed`] only
-//!   once everything accepted has been handed out.
+//! - after [`Queue::close`] all items are refused, and [`Queue::take`] says [`TakeOutcome::Closed`]
+//!   only once everything accepted has been handed out.
 //!
 //! The permits of the callers bound the length of the queue, not the queue itself.
 
@@ -23,7 +23,7 @@ pub(crate) struct Queue<T> {
 
 /// The result of [`Queue::take`].
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Taken<T> {
+pub(crate) enum TakeOutcome<T> {
     /// At least one item, oldest first.
     Batch(Vec<T>),
     /// No item arrived within the given patience.
@@ -68,7 +68,7 @@ impl<T> Queue<T> {
     /// Waits for items and takes up to `max` of them. With `patience`, gives up after that long.
     /// Several items show that there are several producers; those that are ready to run then get
     /// the processor first, as long as they add items. A single producer never waits for that.
-    pub(crate) fn take(&self, max: usize, patience: Option<Duration>) -> Taken<T> {
+    pub(crate) fn take(&self, max: usize, patience: Option<Duration>) -> TakeOutcome<T> {
         let (mut gathered, mut yields) = (0, 0);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -82,10 +82,10 @@ impl<T> Queue<T> {
                     continue;
                 }
                 let count = state.items.len().min(max);
-                return Taken::Batch(state.items.drain(..count).collect());
+                return TakeOutcome::Batch(state.items.drain(..count).collect());
             }
             if state.closed {
-                return Taken::Closed;
+                return TakeOutcome::Closed;
             }
             state.asleep = true;
             match patience {
@@ -99,7 +99,7 @@ impl<T> Queue<T> {
                         .unwrap_or_else(PoisonError::into_inner);
                     state = woken;
                     if timeout.timed_out() && state.items.is_empty() && !state.closed {
-                        return Taken::Idle;
+                        return TakeOutcome::Idle;
                     }
                 }
             }

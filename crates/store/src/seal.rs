@@ -166,8 +166,8 @@ impl SealKeys {
             return Err(CredentialStoreError::NoKey);
         }
         let plain = self.open_parts(associated, sealed).map_err(|unopened| match unopened {
-            Unopened::OtherKey => CredentialStoreError::OtherKey(id.clone()),
-            Unopened::NotGenuine => CredentialStoreError::NotGenuine(id.clone()),
+            UnsealError::OtherKey => CredentialStoreError::OtherKey(id.clone()),
+            UnsealError::NotGenuine => CredentialStoreError::NotGenuine(id.clone()),
         })?;
         let mut secrets = [const { None }; N];
         let mut rest = &plain[..];
@@ -252,26 +252,26 @@ impl SealKeys {
         &self,
         associated: Vec<u8>,
         sealed: &[u8],
-    ) -> Result<Zeroizing<Vec<u8>>, Unopened> {
+    ) -> Result<Zeroizing<Vec<u8>>, UnsealError> {
         let split = || {
             let (&version, rest) = sealed.split_first()?;
             let (key_id, rest) = rest.split_at_checked(KEY_ID)?;
             let (nonce, ciphertext) = rest.split_first_chunk::<NONCE>()?;
             (version == VERSION).then_some((key_id, nonce, ciphertext))
         };
-        let (key_id, nonce, ciphertext) = split().ok_or(Unopened::NotGenuine)?;
-        let key = self.keys.iter().find(|key| key.0.id == key_id).ok_or(Unopened::OtherKey)?;
+        let (key_id, nonce, ciphertext) = split().ok_or(UnsealError::NotGenuine)?;
+        let key = self.keys.iter().find(|key| key.0.id == key_id).ok_or(UnsealError::OtherKey)?;
         let mut buffer = Zeroizing::new(ciphertext.to_vec());
         let associated = Aad::from(associated);
         let opened = key.0.cipher.open_in_place(Nonce::from(nonce), associated, &mut buffer);
-        let length = opened.map_err(|_| Unopened::NotGenuine)?.len();
+        let length = opened.map_err(|_| UnsealError::NotGenuine)?.len();
         buffer.truncate(length);
         Ok(buffer)
     }
 }
 
 /// Why a sealed value cannot be opened.
-enum Unopened {
+enum UnsealError {
     /// It was sealed with another key.
     OtherKey,
     /// It was damaged, changed or moved.

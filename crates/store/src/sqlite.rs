@@ -53,7 +53,7 @@ use toolcrib_core::{
 };
 
 pub use self::handle::SqliteStore;
-use self::{failure::Failure, handle::Polled, row::whole};
+use self::{failure::Failure, handle::LastPoll, row::whole};
 use crate::rows::credentials::{self, Credentials};
 
 /// How often the file is polled for changes by other processes.
@@ -74,13 +74,13 @@ impl Storage for SqliteStore {
         let asked = Instant::now();
         let mut polled = self.inner.polled.lock().await;
         match *polled {
-            Some(Polled { at, changes }) if at > asked => return Ok(changes),
-            Some(Polled { at, changes }) if changes == seen => sleep_until(at + POLL).await,
+            Some(LastPoll { at, changes }) if at > asked => return Ok(changes),
+            Some(LastPoll { at, changes }) if changes == seen => sleep_until(at + POLL).await,
             Some(_) | None => {}
         }
         let at = Instant::now();
         let changes = self.on_reader(changes).await?;
-        *polled = Some(Polled { at, changes });
+        *polled = Some(LastPoll { at, changes });
         Ok(changes)
     }
 

@@ -103,7 +103,7 @@ pub struct Report {
     /// The number of checkpoints kept elsewhere that it was compared with.
     pub anchors: u64,
     /// Each tenant's log.
-    pub tenants: Vec<Verified>,
+    pub tenants: Vec<LogVerification>,
     /// The defects, by tenant and position.
     pub findings: Vec<Finding>,
     /// The number of findings beyond the listed ones.
@@ -131,7 +131,7 @@ pub enum WitnessUse {
 /// A tenant's log.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Verified {
+pub struct LogVerification {
     /// The tenant.
     pub tenant: String,
     /// First position checked.
@@ -246,7 +246,7 @@ impl Report {
         }
         let interval = TimeDelta::from_std(interval).unwrap_or(TimeDelta::MAX);
         let due = interval.checked_add(&GRACE).and_then(|late| now.checked_sub_signed(late));
-        let overdue = |it: &Verified| {
+        let overdue = |it: &LogVerification| {
             let since = it.unsigned_since.as_deref()?;
             // An invalid time was not written by this program.
             let since = DateTime::parse_from_rfc3339(since).map_or(Timestamp::MIN_UTC, Into::into);
@@ -544,7 +544,7 @@ impl Verifier {
                 let hash = hash.to_string();
                 let partial = first > pruned + 1;
                 let Chain { signed, unsigned, unsigned_since, .. } = chain;
-                let log = Verified {
+                let log = LogVerification {
                     tenant,
                     first,
                     last,

@@ -16,7 +16,7 @@ use toolcrib_core::{
     store::{Storage, StoreError},
 };
 use toolcrib_store::{
-    Copied, CopyPlace, CopyStep, Durability, Options, PostgresStore, SealKey, SealKeys,
+    CopyPlace, CopyStep, CopySummary, Durability, Options, PostgresStore, SealKey, SealKeys,
     SqliteStore,
     conformance::{
         approval_store, catalog_store, credential_store,
@@ -89,7 +89,7 @@ async fn a_store_survives_the_way_to_postgres_and_back() {
     let (first, last) = (dir.path().join("first.db"), dir.path().join("last.db"));
     full(&first).await;
     let there = copy(place(&url(&first)), place(&database), |_| ()).await.unwrap();
-    let count = |copied: &Copied, table: &str| {
+    let count = |copied: &CopySummary, table: &str| {
         copied.rows.iter().find(|(name, _)| *name == table).unwrap().1
     };
     for table in [

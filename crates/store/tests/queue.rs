@@ -15,7 +15,7 @@ mod sync {
 
 use std::time::Duration;
 
-use queue::{Queue, Taken};
+use queue::{Queue, TakeOutcome};
 use shuttle::{sync::Arc, thread};
 
 const PRODUCERS: usize = 3;
@@ -43,12 +43,12 @@ fn hand_over(patience: Option<Duration>) -> (Vec<Vec<usize>>, Vec<(usize, usize)
     let mut taken = Vec::new();
     loop {
         match queue.take(MAX_BATCH, patience) {
-            Taken::Batch(batch) => {
+            TakeOutcome::Batch(batch) => {
                 assert!(!batch.is_empty() && batch.len() <= MAX_BATCH);
                 taken.extend(batch);
             }
-            Taken::Idle => {}
-            Taken::Closed => break,
+            TakeOutcome::Idle => {}
+            TakeOutcome::Closed => break,
         }
     }
     (producers.into_iter().map(|producer| producer.join().unwrap()).collect(), taken)
@@ -81,9 +81,9 @@ fn a_patient_consumer_becomes_idle() {
         || {
             let queue = Queue::new();
             queue.push(1).unwrap();
-            assert_eq!(queue.take(9, Some(Duration::ZERO)), Taken::Batch(vec![1]));
+            assert_eq!(queue.take(9, Some(Duration::ZERO)), TakeOutcome::Batch(vec![1]));
             queue.close();
-            assert_eq!(queue.take(9, Some(Duration::ZERO)), Taken::Closed);
+            assert_eq!(queue.take(9, Some(Duration::ZERO)), TakeOutcome::Closed);
         },
         1,
     );

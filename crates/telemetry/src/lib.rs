@@ -55,7 +55,7 @@ struct Counts {
 }
 
 /// The task that empties the queue.
-struct Courier {
+struct ExportTask {
     queue: Receiver<Span>,
     exporter: Exporter,
     counts: Arc<Counts>,
@@ -74,7 +74,7 @@ impl Telemetry {
     pub fn start(receiver: ReceiverSettings) -> Result<Self, InvalidReceiver> {
         let (sender, queue) = mpsc::channel(QUEUE);
         let (counts, closing) = (Arc::new(Counts::default()), CancellationToken::new());
-        let courier = Courier {
+        let courier = ExportTask {
             queue,
             exporter: Exporter::new(receiver)?,
             counts: Arc::clone(&counts),
@@ -112,9 +112,9 @@ impl SpanSink for Telemetry {
     }
 }
 
-// === impl Courier ===
+// === impl ExportTask ===
 
-impl Courier {
+impl ExportTask {
     async fn run(mut self) {
         let closing = self.closing.clone();
         let mut batch = Vec::with_capacity(BATCH);

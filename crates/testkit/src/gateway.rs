@@ -62,7 +62,7 @@ pub use self::{
     clock::ManualClock,
     events::Events,
     issuer::{Behaviour, TestIssuer, TestKey, compact, sign_hs256},
-    served::Served,
+    served::TestServer,
     source::{Sources, TestSource},
     tool::TestTool,
 };
@@ -417,7 +417,7 @@ impl Drop for TestGateway {
 }
 
 /// Ids of sources and their running state.
-type ById<T> = BTreeMap<SourceId, T>;
+type SourcesById<T> = BTreeMap<SourceId, T>;
 
 /// Creates a client without proxies and redirects.
 fn client(

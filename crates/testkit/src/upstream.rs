@@ -18,6 +18,6 @@ mod program;
 pub mod script;
 pub mod stdio;
 
-pub use echoing::{Arrived, Echoing};
-pub use http::{Answers, CallAnswer, FaultyHttp, Received};
+pub use echoing::{EchoServer, EchoedRequest};
+pub use http::{Answers, CallAnswer, FaultyHttp, ReceivedRequest};
 pub use program::faulty_program;

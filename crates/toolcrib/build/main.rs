@@ -94,7 +94,7 @@ fn write(out: &Path, files: &[(String, &str, String)]) -> Result<(), Error> {
         fs::write(out.join(format!("{name}.gz")), gzip(text.as_bytes())?)?;
         writeln!(
             table,
-            "    File {{ name: {name:?}, content_type: {content_type:?}, bytes: Compressed {{"
+            "    File {{ name: {name:?}, content_type: {content_type:?}, bytes: CompressedBytes {{"
         )?;
         for (member, suffix) in [("plain", ""), ("brotli", ".br"), ("gzip", ".gz")] {
             let path = format!("/{name}{suffix}");

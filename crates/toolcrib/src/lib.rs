@@ -57,7 +57,7 @@ pub use explorer::{
     ClientSetup, ExplorerConfig, ValidateResult, ValidationFailure, client_setups, explorer,
 };
 pub use mcp::{serve_stdio, serve_stdio_within};
-pub use middleware::Guarded;
+pub use middleware::GuardedRouter;
 pub use router::{RouterExt, openapi, openapi_v2, router, service};
 
 /// Returns the names of the surfaces of calls, as policies see them.

@@ -45,7 +45,7 @@ use http_body::Body as _;
 use toolcrib_gateway::{answer_time, authn::AuthError};
 use tower::Service;
 
-use self::observe::Observed;
+use self::observe::ObservedRequest;
 use crate::{respond, serve::connection};
 
 pub(crate) use self::{
@@ -62,7 +62,7 @@ pub(crate) use self::{
 
 /// All routes behind their guard, as a service for [`serve`](crate::serve()). Clones share them.
 #[derive(Clone)]
-pub struct Guarded(Arc<Guard>);
+pub struct GuardedRouter(Arc<Guard>);
 
 /// The host and its mounts, in the order in which a request is matched against them.
 struct Guard {
@@ -100,15 +100,15 @@ pub(crate) fn guarded(
     mounts: Vec<Mount>,
     elsewhere: Mount,
     host: HttpHost,
-) -> Guarded {
+) -> GuardedRouter {
     let tls = host.server.tls.as_ref();
     let hsts = tls
         .and_then(|tls| tls.hsts)
         .and_then(|hsts| HeaderValue::try_from(format!("max-age={}", hsts.as_secs())).ok());
-    Guarded(Arc::new(Guard { host, routers, mounts, elsewhere, hsts }))
+    GuardedRouter(Arc::new(Guard { host, routers, mounts, elsewhere, hsts }))
 }
 
-impl Guarded {
+impl GuardedRouter {
     /// Converts it into a router that responds to every path.
     pub fn into_router(self) -> Router {
         Router::new().fallback_service(self)
@@ -117,7 +117,7 @@ impl Guarded {
 
 // A service before all routers: a layer of a router would run after routing, and axum would add
 // `Allow` to refusals of callers that may not learn the methods of a route.
-impl Service<Request> for Guarded {
+impl Service<Request> for GuardedRouter {
     type Response = Response;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response, Infallible>>;
@@ -196,7 +196,12 @@ impl Guard {
     }
 
     /// Checks the request, then runs its handler.
-    async fn respond(&self, mount: &Mount, mut request: Request, observed: &Observed) -> Response {
+    async fn respond(
+        &self,
+        mount: &Mount,
+        mut request: Request,
+        observed: &ObservedRequest,
+    ) -> Response {
         if let Err(refusal) = self.host.check(mount.hosts, request.uri(), request.headers()) {
             return refusal.into_response();
         }
@@ -218,7 +223,7 @@ impl Guard {
         &self,
         mount: &Mount,
         request: &mut Request,
-        observed: &Observed,
+        observed: &ObservedRequest,
     ) -> Result<(), Refusal> {
         let caller = match mount.access {
             // A later request with a credential changes this.

@@ -71,7 +71,7 @@ fn mounts(config: &Config) -> Vec<Mount> {
     let discovery = Mount { claims: selects_second, ..open(DISCOVERY) };
     let description = open(DESCRIPTION);
     let (mut tools, runs) = (keyed("/tools"), keyed("/runs"));
-    let (negotiate, headers): (Negotiate, fn(&mut HeaderMap)) = match config.openwop.v2 {
+    let (negotiate, headers): (VersionCheck, fn(&mut HeaderMap)) = match config.openwop.v2 {
         OpenWopV2::Header => {
             tools.claims = claims_tools;
             (negotiate, versioned)
@@ -101,7 +101,7 @@ fn switched_off(mount: Mount) -> Mount {
     Mount { claims: is_foreign, negotiate: unsupported, headers: varied, ..mount }
 }
 
-type Negotiate = fn(&HeaderMap) -> Option<Response>;
+type VersionCheck = fn(&HeaderMap) -> Option<Response>;
 
 /// Whether a request for discovery is for the second version. A request without a version is for
 /// the first one, which is preferred.

@@ -28,7 +28,7 @@ use utoipa::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::{
-    definition::{Definition, Flat, Nested},
+    definition::{Definition, FlatSchema, NestedSchema},
     dialect::{OTC, OXP},
 };
 use crate::{
@@ -132,8 +132,8 @@ fn description() -> Value {
         })
     };
     json!({ "components": { "schemas": {
-        "ToolList": list("tools", Definition::<Nested>::schema()),
-        "OxpToolList": list("items", Definition::<Flat>::schema()),
+        "ToolList": list("tools", Definition::<NestedSchema>::schema()),
+        "OxpToolList": list("items", Definition::<FlatSchema>::schema()),
     } } })
 }
 

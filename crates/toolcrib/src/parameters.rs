@@ -37,15 +37,19 @@ pub(crate) enum InvalidQuery<'a> {
 }
 
 /// Formats the rejection.
-type Refuse = fn(InvalidQuery<'_>) -> Response;
+type RejectionFormat = fn(InvalidQuery<'_>) -> Response;
 
 /// Makes `routes` reject unknown and repeated query parameters, in the form of their dialect.
-pub(crate) fn checked<S>(routes: OpenApiRouter<S>, refuse: Refuse) -> OpenApiRouter<S>
+pub(crate) fn checked<S>(routes: OpenApiRouter<S>, refuse: RejectionFormat) -> OpenApiRouter<S>
 where
     S: Clone + Send + Sync + 'static,
 {
     let known = Arc::new(known(routes.get_openapi()));
-    routes.route_layer(layer_fn(move |inner| Checked { inner, known: Arc::clone(&known), refuse }))
+    routes.route_layer(layer_fn(move |inner| CheckedRoute {
+        inner,
+        known: Arc::clone(&known),
+        refuse,
+    }))
 }
 
 fn known(description: &OpenApi) -> KnownParameters {
@@ -68,13 +72,13 @@ fn known(description: &OpenApi) -> KnownParameters {
 
 /// A route with the check before it.
 #[derive(Clone)]
-struct Checked<S> {
+struct CheckedRoute<S> {
     inner: S,
     known: Arc<KnownParameters>,
-    refuse: Refuse,
+    refuse: RejectionFormat,
 }
 
-impl<S> Service<Request> for Checked<S>
+impl<S> Service<Request> for CheckedRoute<S>
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {

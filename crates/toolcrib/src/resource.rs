@@ -25,7 +25,7 @@ use crate::{
 const CACHING: Caching = Caching { control: "public, max-age=300", vary: "" };
 /// The configured resource, with its document.
 #[derive(Clone)]
-struct Described(Option<Arc<(ResourceConfig, Body)>>);
+struct ResourceDocument(Option<Arc<(ResourceConfig, Body)>>);
 
 pub(crate) const ROUTES: RouteSet = RouteSet {
     tags: &[],
@@ -57,7 +57,7 @@ fn routes(config: &Config) -> OpenApiRouter<AppState> {
             .route(&format!("{WELL_KNOWN}{path}/{{toolset}}/"), get(of_toolset));
     }
     let described = resource.map(|it| Arc::new((it.clone(), document(it, &it.resource))));
-    routes.layer(Extension(Described(described))).into()
+    routes.layer(Extension(ResourceDocument(described))).into()
 }
 
 /// Describes the fixed paths.
@@ -127,7 +127,7 @@ fn document(config: &ResourceConfig, resource: &str) -> Body {
 }
 
 async fn metadata(
-    Extension(Described(described)): Extension<Described>,
+    Extension(ResourceDocument(described)): Extension<ResourceDocument>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let described = described.ok_or(Refusal::NoRoute)?;
@@ -135,7 +135,7 @@ async fn metadata(
 }
 
 async fn of_toolset(
-    Extension(Described(described)): Extension<Described>,
+    Extension(ResourceDocument(described)): Extension<ResourceDocument>,
     name: Segment,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {

@@ -22,7 +22,7 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::{CallReport, CatalogScope};
 
-pub(crate) use self::encoding::Compressed;
+pub(crate) use self::encoding::CompressedBytes;
 use crate::serve::connection;
 
 /// The response header with the id of the call's run, on every calling surface.

@@ -10,7 +10,7 @@ use toolcrib_gateway::Gateway;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
-    middleware::{self, Guarded},
+    middleware::{self, GuardedRouter},
     openapi::{complete, document},
     openwop2, ops,
     route_set::{RouteSet, Setup},
@@ -24,7 +24,7 @@ pub fn router(gateway: Gateway, config: &Config) -> Router {
 }
 
 /// Returns a service with all surfaces of `gateway`, set up according to `config`.
-pub fn service(gateway: Gateway, config: &Config) -> Guarded {
+pub fn service(gateway: Gateway, config: &Config) -> GuardedRouter {
     let setup = Setup { gateway: Some(&gateway), config };
     let state = AppState::new(gateway.clone(), config);
     let mut routers = vec![finished(routes(&setup), is_shared, &setup, &state)];

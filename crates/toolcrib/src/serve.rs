@@ -35,7 +35,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::{Service, ServiceExt as _};
 
 use self::{
-    connection::{Answer, CURRENT, Patience, Shutdown},
+    connection::{Answer, CURRENT, PeerTimeouts, Shutdown},
     handshake::{HandshakeLimits, Handshakes},
     slots::{Slot, Slots},
 };
@@ -102,8 +102,8 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves `service` (a [`Guarded`](crate::Guarded) or a router) on `listener` until `shutdown` is ready; then accepts no new connections and
-/// gives requests in flight ten seconds.
+/// Serves `service` (a [`GuardedRouter`](crate::GuardedRouter) or a router) on `listener` until
+/// `shutdown` is ready; then accepts no new connections and gives requests in flight ten seconds.
 ///
 /// A connection is closed when the headers of its next request take longer than thirty seconds, or
 /// when its peer does not read a response for a minute. At most ten thousand connections are open
@@ -191,7 +191,7 @@ async fn serve_within<S>(
             () = &mut shutdown => break,
             next = next => next,
         };
-        let ends = Ends { shutdown: shutting_down.clone(), cut: cut.clone() };
+        let ends = CloseSignals { shutdown: shutting_down.clone(), cut: cut.clone() };
         match &handshakes {
             None => connections.spawn(connection(stream, service.clone(), slot, ends, limits)),
             Some(handshakes) => {
@@ -247,7 +247,7 @@ async fn accept(listener: &TcpListener, slots: &Slots) -> TcpStream {
 }
 
 /// The signals that close every connection.
-struct Ends {
+struct CloseSignals {
     /// After its requests.
     shutdown: Shutdown,
     /// At once.
@@ -268,7 +268,7 @@ async fn secured(
     stream: TcpStream,
     handshakes: &Handshakes,
     slot: &Slot,
-    Ends { shutdown, cut }: &Ends,
+    CloseSignals { shutdown, cut }: &CloseSignals,
 ) -> Option<TlsStream<TcpStream>> {
     // From here on, it can be evicted.
     slot.connection.start(shutdown.clone());
@@ -290,7 +290,7 @@ async fn connection<I, S>(
     stream: I,
     inner: S,
     slot: Slot,
-    Ends { shutdown, cut }: Ends,
+    CloseSignals { shutdown, cut }: CloseSignals,
     limits: Limits,
 ) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -317,7 +317,7 @@ async fn connection<I, S>(
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.headers);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PONG);
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let patience = Patience { unauthenticated: limits.headers, reading: limits.reading };
+    let patience = PeerTimeouts { unauthenticated: limits.headers, reading: limits.reading };
     // Polled only on a signal: every step of a request wakes this task, and polling the shared
     // signals each time would lock them for all connections.
     let mut signals = FuturesUnordered::<BoxFuture<'_, Signal>>::new();
@@ -390,19 +390,19 @@ mod tests {
     /// `GET /` on stream 1: three fields of the static table, and `:authority`.
     const HTTP2_GET: &[u8] = b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01x";
 
-    struct Served {
+    struct TestServer {
         address: std::net::SocketAddr,
         stop: CancellationToken,
         task: JoinHandle<()>,
     }
 
-    async fn start(router: Router, limits: Limits) -> Served {
+    async fn start(router: Router, limits: Limits) -> TestServer {
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let shutdown = stop.clone().cancelled_owned();
         let task = tokio::spawn(serve_within(listener, None, router, shutdown, limits));
-        Served { address, stop, task }
+        TestServer { address, stop, task }
     }
 
     fn hello() -> Router {

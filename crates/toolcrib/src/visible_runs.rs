@@ -45,7 +45,7 @@ const BEGINNING: usize = 16;
 
 /// Why a caller sees the events of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sight {
+pub(crate) enum RunVisibility {
     /// It started the run.
     Own,
     /// It holds `audit:read`.
@@ -57,7 +57,7 @@ pub(crate) async fn sight(
     gateway: &Gateway,
     caller: &Principal,
     run: &RunId,
-) -> Result<Option<Sight>, StoreError> {
+) -> Result<Option<RunVisibility>, StoreError> {
     let query = EventQuery {
         tenant: Some(caller.tenant.clone()),
         run: Some(run.clone()),
@@ -67,7 +67,7 @@ pub(crate) async fn sight(
     let beginning = gateway.audit().read(query).await?;
     let is_own = beginning.iter().any(|logged| logged.event.body.actor() == Some(&caller.id));
     let has_scope = !beginning.is_empty() && RouteScope::AuditRead.is_held_by(caller);
-    Ok(is_own.then_some(Sight::Own).or(has_scope.then_some(Sight::Scope)))
+    Ok(is_own.then_some(RunVisibility::Own).or(has_scope.then_some(RunVisibility::Scope)))
 }
 
 /// A query for the runs of workflows that `caller` started, or for all of its tenant with `scope`.

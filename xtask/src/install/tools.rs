@@ -7,14 +7,14 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::gate::Skip;
+use crate::gate::SkippedItem;
 use crate::shell::say;
 
 /// The tools that were found or installed.
 #[derive(Debug, Default)]
 pub(crate) struct Tools {
     variables: Vec<(&'static str, OsString)>,
-    skipped: Vec<Skip>,
+    skipped: Vec<SkippedItem>,
 }
 
 impl Tools {
@@ -39,7 +39,7 @@ impl Tools {
     }
 
     /// The unavailable tools.
-    pub(crate) fn skipped(&self) -> &[Skip] {
+    pub(crate) fn skipped(&self) -> &[SkippedItem] {
         &self.skipped
     }
 
@@ -53,7 +53,7 @@ impl Tools {
             Ok(found) => Some(found),
             Err(error) => {
                 say(format_args!("not available: {what}: {error:#}"));
-                self.skipped.push(Skip::new(what, format!("{error:#}")));
+                self.skipped.push(SkippedItem::new(what, format!("{error:#}")));
                 None
             }
         }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::archive::Effort;
 use super::deploy;
 use super::make::make;
-use crate::gate::{Report, Skip};
+use crate::gate::{Report, SkippedItem};
 use crate::install::Tools;
 use crate::paths;
 use crate::server::Demo;
@@ -29,7 +29,10 @@ pub(crate) fn test(report: &mut Report, tools: &Tools, program: &Path) {
     report.part("systemd unit", || deploy::unit(program));
     deploy::with_tools(report, tools, program);
     if shell::find("man").is_none() && shell::find("groff").is_none() {
-        report.skip(Skip::new("rendering of the manual", "neither man nor groff is installed"));
+        report.skip(SkippedItem::new(
+            "rendering of the manual",
+            "neither man nor groff is installed",
+        ));
     }
 }
 

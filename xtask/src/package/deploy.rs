@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::gate::{Report, Skip};
+use crate::gate::{Report, SkippedItem};
 use crate::install::Tools;
 use crate::paths;
 use crate::shell::{self, say};
@@ -59,7 +59,10 @@ pub(super) fn unit(program: &Path) -> Result<()> {
 /// The checks that need tools from a registry.
 pub(super) fn with_tools(report: &mut Report, tools: &Tools, program: &Path) {
     let Some(python) = tools.get("TOOLCRIB_PYTHON_DEPLOY") else {
-        report.skip(Skip::new("checks of the chart and of the Compose file", "no Python for them"));
+        report.skip(SkippedItem::new(
+            "checks of the chart and of the Compose file",
+            "no Python for them",
+        ));
         return;
     };
     let script = |name: &str| {

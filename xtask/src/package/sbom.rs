@@ -51,9 +51,9 @@ struct Crate {
 }
 
 #[derive(Deserialize)]
-struct Described {
+struct CargoMetadata {
     packages: Vec<Package>,
-    resolve: Resolved,
+    resolve: DependencyGraph,
 }
 
 #[derive(Deserialize)]
@@ -68,7 +68,7 @@ struct Package {
 }
 
 #[derive(Deserialize)]
-struct Resolved {
+struct DependencyGraph {
     nodes: Vec<Node>,
 }
 
@@ -80,11 +80,11 @@ struct Node {
 
 #[derive(Deserialize)]
 struct Lock {
-    package: Vec<Locked>,
+    package: Vec<LockedPackage>,
 }
 
 #[derive(Deserialize)]
-struct Locked {
+struct LockedPackage {
     name: String,
     version: String,
     checksum: Option<String>,
@@ -97,7 +97,7 @@ impl Crates {
         let arguments =
             ["metadata", "--locked", "--format-version", "1", "--filter-platform", target];
         let text = shell::output(&mut cargo(&arguments))?;
-        let described: Described =
+        let described: CargoMetadata =
             serde_json::from_str(&text).context("output of `cargo metadata`")?;
         let lock = fs::read_to_string(paths::root().join("Cargo.lock"))?;
         let lock: Lock = toml::from_str(&lock).context("Cargo.lock")?;

@@ -51,7 +51,7 @@ struct Graph {
 
 /// The modules that each module imports: files, or the rooms of one folder.
 #[derive(Default)]
-struct Arrows(BTreeMap<Module, BTreeSet<Module>>);
+struct ImportGraph(BTreeMap<Module, BTreeSet<Module>>);
 
 #[derive(Default)]
 struct Imports {
@@ -232,9 +232,9 @@ impl Graph {
     }
 
     /// Which file imports which.
-    fn arrows(&self) -> Arrows {
+    fn arrows(&self) -> ImportGraph {
         let below = |module: &Module| self.below(module).into_iter().cloned().collect();
-        Arrows(self.files.keys().map(|module| (module.clone(), below(module))).collect())
+        ImportGraph(self.files.keys().map(|module| (module.clone(), below(module))).collect())
     }
 
     /// The files whose items `module` uses.
@@ -293,7 +293,7 @@ impl Graph {
     }
 }
 
-impl Arrows {
+impl ImportGraph {
     /// The folders with files, the root first.
     fn folders(&self) -> BTreeSet<Module> {
         let parents = self.0.keys().filter_map(|module| module.split_last());

@@ -77,7 +77,7 @@ const NEVER_IN_PRODUCT: &[&str] = &["toolcrib-testkit", "rmcp"];
 struct Metadata {
     packages: Vec<Package>,
     workspace_members: BTreeSet<String>,
-    resolve: Resolve,
+    resolve: ResolveGraph,
 }
 
 #[derive(Debug, Deserialize)]
@@ -88,7 +88,7 @@ struct Package {
 }
 
 #[derive(Debug, Deserialize)]
-struct Resolve {
+struct ResolveGraph {
     nodes: Vec<Node>,
 }
 

@@ -19,12 +19,12 @@ fn constants() -> Constants {
 
 fn scenario() -> Scenario {
     #[derive(clap::Parser)]
-    struct Parsed {
+    struct ScenarioArgs {
         #[command(flatten)]
         scenario: Scenario,
     }
     let arguments = ["test", "--round-trip-us", "0", "--skew", "0"];
-    <Parsed as clap::Parser>::parse_from(arguments).scenario
+    <ScenarioArgs as clap::Parser>::parse_from(arguments).scenario
 }
 
 fn most(report: &Report, name: &str) -> f64 {

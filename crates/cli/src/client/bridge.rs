@@ -59,12 +59,12 @@ struct Bridge {
     link: Arc<Link>,
     /// Each task returns the id of its request.
     tasks: JoinSet<Box<str>>,
-    running: HashMap<Box<str>, Running>,
+    running: HashMap<Box<str>, RunningRequest>,
     /// Relays the notifications of the session.
     follower: Option<Follower>,
 }
 
-struct Running {
+struct RunningRequest {
     handle: AbortHandle,
     /// Whether the request runs until it is cancelled.
     is_subscription: bool,
@@ -145,7 +145,7 @@ impl Bridge {
             link.answer(&request).await;
             request.id
         });
-        self.running.insert(id, Running { handle, is_subscription, era });
+        self.running.insert(id, RunningRequest { handle, is_subscription, era });
     }
 
     async fn notice(&mut self, notification: Notification) {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use toolcrib_core::call::{Outcome, Progress};
 use toolcrib_mcp::{
     code, header,
-    message::{self, Incoming, RpcError},
+    message::{self, IncomingMessage, RpcError},
     meta::{CLIENT_CAPABILITIES, META, PROGRESS_TOKEN, PROTOCOL_VERSION, toolcrib as key},
     method, param_header,
     revision::MODERN,
@@ -48,7 +48,7 @@ pub(crate) enum CallEnd {
 
 /// A tool in the server's list.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Listed {
+pub(crate) struct ListedTool {
     pub(crate) name: String,
     #[serde(default, rename = "inputSchema")]
     input_schema: Value,
@@ -59,7 +59,7 @@ pub(crate) struct Listed {
 /// The list of a server.
 #[derive(Debug, Default)]
 pub(crate) struct McpList {
-    pub(crate) tools: Vec<Listed>,
+    pub(crate) tools: Vec<ListedTool>,
     /// The number of tools on the first page; `None` if the list is empty.
     pub(crate) first_page: Option<NonZeroUsize>,
 }
@@ -69,7 +69,7 @@ pub(crate) struct McpList {
 #[serde(rename_all = "camelCase")]
 struct Page {
     #[serde(default)]
-    tools: Vec<Listed>,
+    tools: Vec<ListedTool>,
     next_cursor: Option<String>,
 }
 
@@ -96,7 +96,7 @@ const MAX_LISTED: usize = 1_000_000;
 /// Timeout of a silent stream; a server sends data at least every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(60);
 
-impl Listed {
+impl ListedTool {
     pub(crate) fn tool_id(&self) -> Option<&str> {
         self.meta.get(key::TOOL_ID)?.as_str()
     }
@@ -127,7 +127,7 @@ impl Listed {
 
 impl Client {
     /// Lists the tools that the key may use. Fails if there are more than [`MAX_LISTED`].
-    pub(crate) async fn mcp_tools(&self) -> anyhow::Result<Vec<Listed>> {
+    pub(crate) async fn mcp_tools(&self) -> anyhow::Result<Vec<ListedTool>> {
         Ok(self.mcp_list().await?.tools)
     }
 
@@ -163,7 +163,7 @@ impl Client {
     pub(crate) async fn mcp_call(
         &self,
         name: &str,
-        listed: Option<&Listed>,
+        listed: Option<&ListedTool>,
         arguments: &Value,
         progress: impl Fn(Progress),
     ) -> anyhow::Result<CallEnd> {
@@ -261,7 +261,7 @@ fn answered(result: &RawValue) -> anyhow::Result<CallEnd> {
 async fn whole(response: Response) -> anyhow::Result<Reply> {
     let status = response.status();
     let bytes = bounded(response).await?;
-    let incoming = serde_json::from_slice::<Incoming<'_>>(&bytes).ok();
+    let incoming = serde_json::from_slice::<IncomingMessage<'_>>(&bytes).ok();
     match incoming.and_then(|incoming| reply(&incoming)) {
         Some(reply) => Ok(reply),
         None if status.is_success() => Err(not_ours()),
@@ -283,7 +283,8 @@ async fn last(mut response: Response, progress: impl Fn(Progress)) -> anyhow::Re
             .push(&piece, &mut |event| events.push(event.to_vec()))
             .map_err(|_| anyhow::anyhow!("the response is larger than 64 MiB"))?;
         for event in events {
-            let incoming: Incoming<'_> = serde_json::from_slice(&event).map_err(|_| not_ours())?;
+            let incoming: IncomingMessage<'_> =
+                serde_json::from_slice(&event).map_err(|_| not_ours())?;
             match incoming.method.as_deref() {
                 None => return reply(&incoming).ok_or_else(not_ours),
                 Some(method::PROGRESS) => {
@@ -300,7 +301,7 @@ async fn last(mut response: Response, progress: impl Fn(Progress)) -> anyhow::Re
 }
 
 /// `None` if the error of the message is not a JSON-RPC error.
-fn reply(incoming: &Incoming<'_>) -> Option<Reply> {
+fn reply(incoming: &IncomingMessage<'_>) -> Option<Reply> {
     Some(match (incoming.result, incoming.error) {
         (_, Some(error)) => Reply::Error(Some(serde_json::from_str(error.get()).ok()?)),
         (Some(result), None) => Reply::Result(result.to_owned()),

@@ -13,8 +13,8 @@ use rustls::{
 use url::Url;
 
 use crate::{
-    args::Global,
-    failure::{Advise as _, advised, usage},
+    args::GlobalOptions,
+    failure::{Advice as _, advised, usage},
     settings::{self, Pipe},
 };
 
@@ -95,7 +95,7 @@ struct Pin {
 
 impl ClientTls {
     /// Reads the files of `global`.
-    pub(crate) fn read(global: &Global) -> anyhow::Result<Self> {
+    pub(crate) fn read(global: &GlobalOptions) -> anyhow::Result<Self> {
         let authorities = global.ca_file.as_deref().map(authorities).transpose()?;
         let identity = match (&global.client_cert, &global.client_key) {
             (Some(cert), key) => Some(identity(cert, key.as_deref())?),
@@ -106,7 +106,7 @@ impl ClientTls {
     }
 
     /// Accepts only the first certificate in the file `cert`, and presents that of `global`.
-    pub(crate) fn pinned(global: &Global, cert: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn pinned(global: &GlobalOptions, cert: &Path) -> anyhow::Result<Self> {
         let pem = bytes("`[server] tls`", cert)?;
         let certificate = CertificateDer::from_pem_slice(&pem).map_err(|_| {
             advised(

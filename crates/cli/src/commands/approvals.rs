@@ -17,7 +17,7 @@ use crate::{
     client::Client,
     context::Context,
     failure::{Exit, advised, usage},
-    local::{self, Local},
+    local::{self, LocalGateway},
     prefix,
     printer::Printer,
     seal,
@@ -49,7 +49,7 @@ pub(crate) async fn run(mut command: ApprovalsCommand, cx: &Context) -> anyhow::
                 ApprovalsCommand::List(_) => SealKeys::none(),
                 _ => seal::keys(&settings.config.store).await?,
             };
-            let local = Local::start_with(settings, Some(keys), cx.printer).await?;
+            let local = LocalGateway::start_with(settings, Some(keys), cx.printer).await?;
             let shown = local
                 .run(async |gateway| {
                     if let Some(typed) = typed(&mut command) {

@@ -14,19 +14,19 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::{CallRequest, Gateway, ToolRef, approvals, metrics::Surface};
 
-use arguments::Typed;
+use arguments::ParsedArguments;
 
 use crate::{args::CallArgs, client::Client, context::Context, failure::Exit, local, meter::Meter};
 
 pub(crate) async fn run(args: CallArgs, cx: &Context) -> anyhow::Result<Exit> {
-    let arguments = Typed::parse(&args)?;
+    let arguments = ParsedArguments::parse(&args)?;
     match Client::connect(cx)? {
         Some(client) => remote::run(&args.tool, arguments, &client, cx.printer).await,
         None => run_local(&args.tool, arguments, cx).await,
     }
 }
 
-async fn run_local(tool: &str, arguments: Typed, cx: &Context) -> anyhow::Result<Exit> {
+async fn run_local(tool: &str, arguments: ParsedArguments, cx: &Context) -> anyhow::Result<Exit> {
     let printer = cx.printer;
     local::with_gateway(cx, async |gateway: &Gateway| {
         let entry = local::awaited(gateway, tool, printer).await?;

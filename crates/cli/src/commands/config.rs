@@ -14,10 +14,10 @@ use toolcrib_gateway::Gateway;
 use super::sources;
 use crate::{
     args::ConfigCommand,
-    check::{self, Examined},
+    check::{self, ExaminedConfig},
     context::Context,
     failure::{Exit, advised},
-    local::{self, Local},
+    local::{self, LocalGateway},
     long_lists,
     printer::Printer,
     settings::{self, Pipe},
@@ -41,7 +41,7 @@ pub(crate) async fn run(command: ConfigCommand, cx: &Context) -> anyhow::Result<
         )
     })?;
     let text = settings::read(&file, Pipe::Wait)?;
-    let Examined { config, mut problems, missing, warnings, sandbox, data_dir } =
+    let ExaminedConfig { config, mut problems, missing, warnings, sandbox, data_dir } =
         check::examine(global, &file, &text).await;
     problems.extend(missing);
     let remarks = Remarks { warnings, sandbox };
@@ -111,7 +111,7 @@ async fn connected(
     printer: Printer,
 ) -> anyhow::Result<SourceFindings> {
     let timeout = timeout(&config);
-    let local = Local::start_forgetful(config, data_dir, printer).await?;
+    let local = LocalGateway::start_forgetful(config, data_dir, printer).await?;
     local
         .run(async |gateway: &Gateway| {
             local::settle_for(gateway, timeout, printer).await;

@@ -26,7 +26,7 @@ use crate::{
     client,
     context::Context,
     env,
-    failure::{Advise as _, Exit, advised, advised_by, usage},
+    failure::{Advice as _, Exit, advised, advised_by, usage},
     printer::Printer,
     seal,
     settings::{self, Settings},

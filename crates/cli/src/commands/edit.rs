@@ -19,7 +19,7 @@ use crate::{
     check::{self, Secrets},
     context::Context,
     failure::{Exit, advised, usage},
-    local::{self, Local},
+    local::{self, LocalGateway},
     printer::Printer,
     settings, store,
     text::counted,
@@ -100,7 +100,7 @@ async fn run_drafted(
             let url = settings::store_url(&stored.text);
             let base = settings::base_of(file.path());
             let data_dir = settings::data_dir(&cx.global, &base, url.as_deref());
-            Some(Local::start_forgetful(config, &data_dir, cx.printer).await?)
+            Some(LocalGateway::start_forgetful(config, &data_dir, cx.printer).await?)
         }
     };
     let draft = |gateway: Option<&Gateway>| -> anyhow::Result<Draft> {

@@ -13,7 +13,7 @@ use toolcrib_config::{ServerConfig, TlsConfig};
 use url::Url;
 
 use crate::{
-    args::{Global, HealthArgs},
+    args::{GlobalOptions, HealthArgs},
     client::{self, Client, ClientTls},
     context::Context,
     failure::{Exit, advised, usage},
@@ -70,7 +70,7 @@ fn local(server: &ServerConfig) -> anyhow::Result<Url> {
 
 /// The TLS options for a server with the certificate `tls`. The server is on this machine, so its
 /// certificate need not have the name of this machine.
-fn own_tls(tls: Option<&TlsConfig>, global: &Global) -> anyhow::Result<ClientTls> {
+fn own_tls(tls: Option<&TlsConfig>, global: &GlobalOptions) -> anyhow::Result<ClientTls> {
     match tls {
         None => ClientTls::read(global),
         Some(tls) if tls.client_ca.is_some() && global.client_cert.is_none() => Err(advised(

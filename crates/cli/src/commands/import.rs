@@ -33,11 +33,11 @@ use toolcrib_core::json;
 use super::{decoded::decoded, input};
 use crate::{
     args::ImportArgs,
-    failure::{Advise as _, Exit, advised},
+    failure::{Advice as _, Exit, advised},
     printer::Printer,
 };
 
-use servers::{Imported, Server};
+use servers::{ImportContent, Server};
 pub(super) use {
     described::ClientFile,
     servers::read_files,
@@ -178,7 +178,7 @@ fn parse(text: &str, name: &str) -> anyhow::Result<Value> {
 }
 
 /// Prints the parts without a translation, and the variables to set.
-pub(super) fn report(imported: &Imported, written: &write::Written, printer: Printer) {
+pub(super) fn report(imported: &ImportContent, written: &write::ImportedConfig, printer: Printer) {
     for part in &imported.parts {
         let (place, reason) = (&part.place, &part.reason);
         printer.note_foreign(&format!("not translated: {place}: {reason}"));

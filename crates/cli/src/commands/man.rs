@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{
     args::Args,
-    failure::{Advise as _, Exit},
+    failure::{Advice as _, Exit},
     printer::Printer,
 };
 

@@ -10,8 +10,8 @@ use crate::{
     args::McpArgs,
     client::{Client, bridge},
     context::Context,
-    failure::{Advise as _, Exit, usage},
-    local::{self, Local},
+    failure::{Advice as _, Exit, usage},
+    local::{self, LocalGateway},
     printer::Printer,
     settings::{self, Settings},
 };
@@ -27,7 +27,7 @@ pub(crate) async fn run(
     let key = settings::key(global)?;
     let settings = Settings::load(global)?;
     let config = settings.config.mcp.clone();
-    let local = Local::start(settings, printer).await?;
+    let local = LocalGateway::start(settings, printer).await?;
     let served = serve(&local.gateway, &config, args, key, printer).await;
     local.end().await;
     served.map(|()| Exit::Done)

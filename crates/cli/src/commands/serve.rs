@@ -33,11 +33,11 @@ use crate::{
     check::{self, Secrets},
     context::Context,
     demo::{self, Demo},
-    failure::{Advise as _, Exit, advised},
+    failure::{Advice as _, Exit, advised},
     local,
     lock::Lock,
     logging::{self, Stage},
-    preflight::{self, Obstacle, Ready, not_kept},
+    preflight::{self, Obstacle, PreflightResult, not_kept},
     printer::Printer,
     sandbox,
     settings::{self, Settings},
@@ -177,7 +177,7 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
 /// Recovers the store, and starts a gateway on it with the tasks of the record.
 async fn start(
     settings: &Settings,
-    ready: Ready,
+    ready: PreflightResult,
     store: &Arc<dyn Storage>,
     file: Option<ConfigFile>,
     printer: Printer,

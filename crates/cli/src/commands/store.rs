@@ -13,7 +13,7 @@ use toolcrib_store::{CopyPlace, CopyStep, Options};
 use crate::{
     args::{StoreCommand, StoreCopyArgs},
     context::Context,
-    failure::{Advise as _, Exit, advised, usage},
+    failure::{Advice as _, Exit, advised, usage},
     printer::Printer,
     seal,
     settings::{self, Settings},

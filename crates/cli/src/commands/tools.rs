@@ -11,7 +11,7 @@ use toolcrib_gateway::Gateway;
 
 use crate::{
     args::ToolsCommand,
-    client::{Client, Listed},
+    client::{Client, ListedTool},
     context::Context,
     failure::{Exit, advised},
     local,
@@ -81,8 +81,8 @@ async fn show(tool: &str, cx: &Context) -> anyhow::Result<()> {
 
 async fn show_remote(name: &str, client: &Client, printer: Printer) -> anyhow::Result<()> {
     let names = client.mcp_tools().await?;
-    let listed = Listed::find(&names, name);
-    let id = listed.and_then(Listed::tool_id).unwrap_or(name);
+    let listed = ListedTool::find(&names, name);
+    let id = listed.and_then(ListedTool::tool_id).unwrap_or(name);
     let found = client.catalog()?.tools().get(id).await;
     let Some(tool) = found.map_err(|error| client.explained(error))? else {
         return Err(unknown(name, names.iter().map(|it| it.name.as_str())));

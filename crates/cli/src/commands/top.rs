@@ -14,7 +14,7 @@ use chrono::Utc;
 use self::{
     exposition::Exposition,
     figures::{Calls, Figures, SourceFigures, TenantFigures, ToolFigures},
-    screen::{Screen, Woken},
+    screen::{Screen, WakeReason},
 };
 use crate::{
     args::TopArgs,
@@ -138,9 +138,9 @@ async fn watch(mut meter: Meter, args: &TopArgs) -> anyhow::Result<()> {
         screen.draw(&lines)?;
         // Keys are read without a runtime.
         match tokio::task::block_in_place(|| screen.wait(pause))? {
-            Woken::Quit => return Ok(()),
-            Woken::Resized => continue,
-            Woken::Time => {}
+            WakeReason::Quit => return Ok(()),
+            WakeReason::Resized => continue,
+            WakeReason::Time => {}
         }
         pause = args.interval;
         match meter.figures().await {

@@ -19,7 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use toolcrib_sources::{OwnProgram, OwnServer};
 
 use crate::{
-    args::{Global, TryArgs},
+    args::{GlobalOptions, TryArgs},
     confined,
     context::Context,
     demo, env,
@@ -66,7 +66,7 @@ pub(crate) async fn run(args: &TryArgs, cx: &Context) -> anyhow::Result<Exit> {
 }
 
 /// Reports options that the tour does not use, because it brings its own server.
-fn note_unused(global: &Global, printer: Printer) {
+fn note_unused(global: &GlobalOptions, printer: Printer) {
     let given = [
         ("--config", global.config.is_some()),
         ("--data-dir", global.data_dir.is_some()),

@@ -3,7 +3,7 @@
 use std::{io::Write as _, path::Path, process::Stdio};
 
 use serde_json::{Value, json};
-use toolcrib_testkit::upstream::Echoing;
+use toolcrib_testkit::upstream::EchoServer;
 
 use crate::{
     record::contents,
@@ -160,8 +160,8 @@ fn call_everything_by_lines(dir: &Path, source: &str, seen: &mut Seen) {
 /// list, record, number, log or file, although the server repeats what it is sent everywhere.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_surface_shows_a_credential() {
-    let plain = Echoing::start(&[VALUE]);
-    let issuer = Echoing::start(&[]);
+    let plain = EchoServer::start(&[VALUE]);
+    let issuer = EchoServer::start(&[]);
     issuer.exchange("refresh-canary-0", "client-canary");
     let dir = dir();
     let dir = dir.path();
@@ -277,8 +277,8 @@ async fn no_surface_shows_a_credential() {
 /// either. I-36: none goes to where an upstream redirects.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_caller_presents_its_own_where_it_is_for() {
-    let server = Echoing::start(&["of-the-tenant-canary", "of-ana-canary"]);
-    let elsewhere = Echoing::start(&[]);
+    let server = EchoServer::start(&["of-the-tenant-canary", "of-ana-canary"]);
+    let elsewhere = EchoServer::start(&[]);
     let dir = dir();
     let dir = dir.path();
     configure(dir, &[]);

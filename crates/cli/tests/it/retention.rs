@@ -23,7 +23,7 @@ use toolcrib_core::{
     pin::PinStore,
     quota::QuotaStore,
     record::{
-        CheckedLink, Checkpoint, CheckpointSigner, Cursor, Head, News, RecordStore,
+        CheckedLink, Checkpoint, CheckpointSigner, Cursor, Head, LogGrowth, RecordStore,
         SharedWitnesses, StoredEvent, StoredQuery, Witness, WitnessStore,
     },
     store::{
@@ -106,7 +106,7 @@ impl RecordStore for Shared {
         self.store.record().tenants(after).await
     }
 
-    async fn news(&self, after: u64, to: u64) -> Result<Vec<News>, StoreError> {
+    async fn news(&self, after: u64, to: u64) -> Result<Vec<LogGrowth>, StoreError> {
         self.store.record().news(after, to).await
     }
 

@@ -16,8 +16,8 @@ use toolcrib_core::{
 };
 
 use super::{
-    Judgement, PolicyFile, PolicyProblem,
-    shape::{InputShape, RoundShape, Shape, Shapeless},
+    PolicyDecision, PolicyFile, PolicyProblem,
+    shape::{InputShape, RoundShape, Shape, ShapeError},
 };
 
 /// The schema for policies without a configured schema.
@@ -49,9 +49,9 @@ struct Types {
 
 /// Why policies could not be evaluated.
 #[derive(Debug, thiserror::Error)]
-enum NotEvaluated {
+enum EvaluationError {
     #[error("the arguments have no shape: {0}")]
-    Shapeless(#[from] Shapeless),
+    Shapeless(#[from] ShapeError),
     #[error("the request could not be expressed in the types of the schema")]
     Inexpressible,
 }
@@ -122,8 +122,8 @@ impl PolicySet {
         subject: Subject<'_>,
         resource: Resource<'_>,
         call: Option<CallContext<'_>>,
-    ) -> Judgement {
-        self.evaluate(subject, resource, call).unwrap_or_else(|error| Judgement {
+    ) -> PolicyDecision {
+        self.evaluate(subject, resource, call).unwrap_or_else(|error| PolicyDecision {
             allowed: Some(false),
             by: Vec::new(),
             errors: vec![error.to_string()],
@@ -141,7 +141,7 @@ impl PolicySet {
         subject: Subject<'_>,
         resource: Resource<'_>,
         call: Option<CallContext<'_>>,
-    ) -> Result<Judgement, NotEvaluated> {
+    ) -> Result<PolicyDecision, EvaluationError> {
         let types = &self.types;
         let principal = types.principal(subject);
         let tool = uid(&types.tool, resource.id.as_str());
@@ -160,30 +160,34 @@ impl PolicySet {
         let entities = collected(entities)?;
         let context = types.context(call.surface, &shape)?;
         let request = Request::new(principal, types.call.clone(), tool, context, None)
-            .map_err(|_| NotEvaluated::Inexpressible)?;
+            .map_err(|_| EvaluationError::Inexpressible)?;
         let response = self.authorizer.is_authorized(&request, &self.policies, &entities);
         let errors: Vec<String> =
             response.diagnostics().errors().map(|error| first_line(&error.to_string())).collect();
         let allowed = response.decision() == Decision::Allow && errors.is_empty();
         let by = response.diagnostics().reason().map(ToString::to_string).collect();
-        Ok(Judgement { allowed: Some(allowed), by: sorted(by), errors })
+        Ok(PolicyDecision { allowed: Some(allowed), by: sorted(by), errors })
     }
 
     /// Evaluates with an unknown context, for all calls together.
-    fn partially(&self, request: &Request, entities: &Entities) -> Judgement {
+    fn partially(&self, request: &Request, entities: &Entities) -> PolicyDecision {
         let response = self.authorizer.is_authorized_partial(request, &self.policies, entities);
         // They would fail at every call, and each failure is a denial.
         let failed: Vec<String> = response.definitely_errored().map(ToString::to_string).collect();
         if !failed.is_empty() {
             let error = "cannot be evaluated for this tool and caller".to_owned();
-            return Judgement { allowed: Some(false), by: sorted(failed), errors: vec![error] };
+            return PolicyDecision {
+                allowed: Some(false),
+                by: sorted(failed),
+                errors: vec![error],
+            };
         }
         let allowed = response.decision().map(|decision| decision == Decision::Allow);
         let by = match allowed {
             Some(_) => response.definitely_satisfied().map(|it| it.id().to_string()).collect(),
             None => response.may_be_determining().map(|it| it.id().to_string()).collect(),
         };
-        Judgement { allowed, by: sorted(by), errors: Vec::new() }
+        PolicyDecision { allowed, by: sorted(by), errors: Vec::new() }
     }
 }
 
@@ -212,7 +216,7 @@ impl Types {
         &self,
         subject: Subject<'_>,
         resource: Resource<'_>,
-    ) -> Result<Vec<Entity>, NotEvaluated> {
+    ) -> Result<Vec<Entity>, EvaluationError> {
         let tenant = uid(&self.tenant, subject.tenant.as_str());
         let source = uid(&self.source, resource.source.as_str());
         let scopes = subject.scopes.iter().map(|grant| text(grant.as_str()));
@@ -243,13 +247,13 @@ impl Types {
     }
 
     /// The sizes of arguments by their names, which a record of a schema could not have.
-    fn sizes(&self, shape: &Shape) -> Result<Entity, NotEvaluated> {
+    fn sizes(&self, shape: &Shape) -> Result<Entity, EvaluationError> {
         let sizes = shape.arguments.iter().map(|it| (it.name.clone(), number(it.size)));
         Entity::new_with_tags(uid(&self.sizes, "call"), [], [], sizes)
-            .map_err(|_| NotEvaluated::Inexpressible)
+            .map_err(|_| EvaluationError::Inexpressible)
     }
 
-    fn context(&self, surface: &str, shape: &InputShape) -> Result<Context, NotEvaluated> {
+    fn context(&self, surface: &str, shape: &InputShape) -> Result<Context, EvaluationError> {
         let InputShape { arguments: shape, round } = shape;
         let names = shape.arguments.iter().map(|it| text(&it.name));
         let types = shape.arguments.iter().map(|it| text(&format!("{}:{}", it.name, it.kind)));
@@ -263,21 +267,21 @@ impl Types {
             ("depth", number(u64::from(shape.depth))),
         ];
         let arguments =
-            Value::new_record(named(arguments)).map_err(|_| NotEvaluated::Inexpressible)?;
+            Value::new_record(named(arguments)).map_err(|_| EvaluationError::Inexpressible)?;
         let RoundShape { is_further, responses, bytes } = round;
         let round = [
             ("isFurther", Value::new_bool(*is_further)),
             ("responses", Value::new_set(responses.iter().map(|name| text(name)))),
             ("bytes", number(*bytes)),
         ];
-        let round = Value::new_record(named(round)).map_err(|_| NotEvaluated::Inexpressible)?;
+        let round = Value::new_record(named(round)).map_err(|_| EvaluationError::Inexpressible)?;
         let pairs = named([("surface", text(surface)), ("arguments", arguments), ("round", round)]);
-        Context::from_pairs(pairs).map_err(|_| NotEvaluated::Inexpressible)
+        Context::from_pairs(pairs).map_err(|_| EvaluationError::Inexpressible)
     }
 
     /// Checks that `schema` has a place for every given value.
     fn check(&self, schema: &Schema) -> Result<(), String> {
-        let unspeakable = |_: NotEvaluated| "a sample could not be made".to_owned();
+        let unspeakable = |_: EvaluationError| "a sample could not be made".to_owned();
         let (tenant, scopes) = ("acme".parse(), toolcrib_core::scope::ScopeSet::default());
         let (Ok(tenant), Ok(principal), Ok(source)) =
             (tenant, "ann".parse(), "files".parse::<toolcrib_core::id::SourceId>())
@@ -419,13 +423,14 @@ fn entity<const A: usize, const P: usize>(
     uid: EntityUid,
     attributes: [(&str, Value); A],
     parents: [EntityUid; P],
-) -> Result<Entity, NotEvaluated> {
+) -> Result<Entity, EvaluationError> {
     let parents: HashSet<EntityUid> = parents.into();
-    Entity::new(uid, named(attributes).collect(), parents).map_err(|_| NotEvaluated::Inexpressible)
+    Entity::new(uid, named(attributes).collect(), parents)
+        .map_err(|_| EvaluationError::Inexpressible)
 }
 
-fn collected(entities: Vec<Entity>) -> Result<Entities, NotEvaluated> {
-    Entities::from_entities(entities, None).map_err(|_| NotEvaluated::Inexpressible)
+fn collected(entities: Vec<Entity>) -> Result<Entities, EvaluationError> {
+    Entities::from_entities(entities, None).map_err(|_| EvaluationError::Inexpressible)
 }
 
 fn named<const N: usize>(pairs: [(&str, Value); N]) -> impl Iterator<Item = (String, Value)> {

@@ -2,7 +2,7 @@
 
 use toolcrib_core::authorize::{CallContext, Resource, Subject};
 
-use super::{Judgement, PolicyFile, PolicyProblem};
+use super::{PolicyDecision, PolicyFile, PolicyProblem};
 
 /// An empty type: this build does not have the feature `cedar`.
 #[derive(Debug)]
@@ -30,7 +30,12 @@ impl PolicySet {
     }
 
     /// Evaluates the policies for a call, or for every call without one.
-    pub fn judge(&self, _: Subject<'_>, _: Resource<'_>, _: Option<CallContext<'_>>) -> Judgement {
+    pub fn judge(
+        &self,
+        _: Subject<'_>,
+        _: Resource<'_>,
+        _: Option<CallContext<'_>>,
+    ) -> PolicyDecision {
         match *self {}
     }
 

@@ -64,14 +64,14 @@ pub(super) struct ArgumentShape {
 #[error(
     "there are more than {MAX_ARGUMENTS} arguments, or one with a name of more than {MAX_NAME} bytes"
 )]
-pub(super) struct Shapeless;
+pub(super) struct ShapeError;
 
 impl InputShape {
     /// Returns the shape of `input`.
     ///
     /// # Errors
     /// Fails with too many arguments or answers, or names that are too long.
-    pub(super) fn of(input: &CallInput) -> Result<Self, Shapeless> {
+    pub(super) fn of(input: &CallInput) -> Result<Self, ShapeError> {
         // The trace context is not an input of the tool.
         let CallInput { arguments, caller: _, meta: _ } = input;
         let round = match input.round() {
@@ -83,12 +83,12 @@ impl InputShape {
 }
 
 impl RoundShape {
-    fn of(Round { responses, state }: Round<'_>) -> Result<Self, Shapeless> {
+    fn of(Round { responses, state }: Round<'_>) -> Result<Self, ShapeError> {
         let mut shape = Self { is_further: true, ..Self::default() };
         let mut counted = ByteCounter(0);
         if let Some(responses) = responses {
             if serde_json::to_writer(&mut counted, responses).is_err() || is_too_large(responses) {
-                return Err(Shapeless);
+                return Err(ShapeError);
             }
             shape.responses = responses.keys().cloned().collect();
         }
@@ -107,7 +107,7 @@ impl Shape {
     ///
     /// # Errors
     /// Fails with too many arguments, or names that are too long.
-    pub(super) fn of(arguments: &Value) -> Result<Self, Shapeless> {
+    pub(super) fn of(arguments: &Value) -> Result<Self, ShapeError> {
         let mut shape = Self {
             kind: kind(arguments),
             arguments: Vec::new(),
@@ -117,12 +117,12 @@ impl Shape {
         let mut counted = ByteCounter(0);
         // Cannot fail: the writer only counts, and every JSON value can be serialised.
         if serde_json::to_writer(&mut counted, arguments).is_err() {
-            return Err(Shapeless);
+            return Err(ShapeError);
         }
         shape.bytes = counted.0;
         let Value::Object(members) = arguments else { return Ok(shape) };
         if is_too_large(members) {
-            return Err(Shapeless);
+            return Err(ShapeError);
         }
         shape.arguments = members
             .iter()
@@ -210,8 +210,8 @@ mod tests {
     fn arguments_that_are_too_large_have_no_shape() {
         let many: serde_json::Map<_, _> =
             (0..=MAX_ARGUMENTS).map(|n| (n.to_string(), json!(1))).collect();
-        assert_eq!(Shape::of(&Value::Object(many)), Err(Shapeless));
-        assert_eq!(Shape::of(&json!({ "a".repeat(MAX_NAME + 1): 1 })), Err(Shapeless));
+        assert_eq!(Shape::of(&Value::Object(many)), Err(ShapeError));
+        assert_eq!(Shape::of(&json!({ "a".repeat(MAX_NAME + 1): 1 })), Err(ShapeError));
         assert!(Shape::of(&json!({ "a".repeat(MAX_NAME): "b".repeat(100_000) })).is_ok());
     }
 }

@@ -24,13 +24,13 @@ fn entry() -> Entry {
 }
 
 /// The judgement about a call with `arguments`, or about every call.
-fn judged(policies: &str, arguments: Option<&serde_json::Value>) -> super::Judgement {
+fn judged(policies: &str, arguments: Option<&serde_json::Value>) -> super::PolicyDecision {
     let input = arguments.map(|arguments| CallInput::from(arguments.clone()));
     judged_input(policies, input.as_ref())
 }
 
 /// The judgement about a call with `input`, or about every call.
-fn judged_input(policies: &str, input: Option<&CallInput>) -> super::Judgement {
+fn judged_input(policies: &str, input: Option<&CallInput>) -> super::PolicyDecision {
     let policies = PolicySet::parse(&[file("a.cedar", policies)], None).unwrap();
     let (tenant, principal) = ("acme".parse().unwrap(), "ann".parse().unwrap());
     let scopes = ScopeSet::parse(["files:*"]).unwrap();

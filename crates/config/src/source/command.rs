@@ -11,12 +11,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 use toolcrib_core::source::{
     StderrMode, UpstreamSpec,
-    command::{CommandSpec, CommandsSpec, OutputKind, Resources, Template, Typed},
+    command::{ArgumentPartText, CommandSpec, CommandsSpec, OutputKind, Resources, Template},
 };
 
 use super::{sandbox::Sandbox, upstream::Upstream};
 use crate::{
-    ordered::Ordered,
+    ordered::OrderedTable,
     places::member,
     resolver::Resolver,
     secret::Value,
@@ -34,7 +34,7 @@ pub(super) struct Commands {
     stderr: StderrMode,
     /// Commands by name.
     #[schemars(with = "BTreeMap<String, HostCommand>")]
-    commands: Ordered<HostCommand>,
+    commands: OrderedTable<HostCommand>,
 }
 
 /// A command of a `host-extension` ([guide](../guides/host-commands.md)).
@@ -51,13 +51,13 @@ struct HostCommand {
     /// parameters.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
-    args: Vec<Typed>,
+    args: Vec<ArgumentPartText>,
     /// The parameter to pass as the program's input.
     stdin: Option<String>,
     /// JSON Schema of each parameter, of one scalar type.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, kind::Any>")]
-    parameters: Ordered<toml::Value>,
+    #[schemars(with = "BTreeMap<String, kind::AnyValue>")]
+    parameters: OrderedTable<toml::Value>,
     /// Working directory, readable for the program.
     #[schemars(extend("x-default" = "an empty directory"))]
     cwd: Option<PathBuf>,

@@ -11,7 +11,7 @@ use toolcrib_core::{
     id::CredentialName,
     source::{
         UpstreamSpec,
-        connector::{ConnectorSpec, DocumentAt},
+        connector::{ConnectorSpec, OpenApiLocation},
     },
 };
 
@@ -69,18 +69,18 @@ impl Resolver<'_> {
                 None
             }
             Some(text) if text.contains("://") => {
-                self.check(&key("document"), check_url(text)).map(DocumentAt::Url)
+                self.check(&key("document"), check_url(text)).map(OpenApiLocation::Url)
             }
             Some(text) if text.is_empty() => {
                 self.complain(&key("document"), "expected a file or an address");
                 None
             }
-            Some(text) => Some(DocumentAt::Path(self.base.join(text))),
+            Some(text) => Some(OpenApiLocation::Path(self.base.join(text))),
         };
         let base_url = typed.base_url.as_deref().map(check_url).transpose();
         let base_url = self.check(&key("base_url"), base_url);
         let operations = self.list(&key("operations"), &typed.operations, check_pattern);
-        if matches!(document, Some(DocumentAt::Path(_))) && typed.base_url.is_none() {
+        if matches!(document, Some(OpenApiLocation::Path(_))) && typed.base_url.is_none() {
             for name in typed.headers.keys() {
                 let message = "headers go to the configured service alone; say where it is with \
                                `base_url`";

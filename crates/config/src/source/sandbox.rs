@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolcrib_core::source::command::{Confinement, ConfinementMode, Connect, Protected};
+use toolcrib_core::source::command::{Confinement, ConfinementMode, ConnectPorts, ProtectedFiles};
 
 use crate::resolver::Resolver;
 
@@ -65,10 +65,10 @@ impl Resolver<'_> {
             read: paths("read", &typed.read, false),
             write: paths("write", &typed.write, true),
             connect: match typed.connect {
-                ConnectChoice::Ports(ports) => Connect::Ports(ports),
-                ConnectChoice::Word(AnyPort::Any) => Connect::Any,
+                ConnectChoice::Ports(ports) => ConnectPorts::Ports(ports),
+                ConnectChoice::Word(AnyPort::Any) => ConnectPorts::Any,
             },
-            protected: Protected::default(),
+            protected: ProtectedFiles::default(),
             root: self.root,
         }
     }

@@ -195,7 +195,7 @@ pub(super) struct Host {
 
 /// The version that a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Named {
+enum RequestedVersion {
     None,
     First,
     Second,
@@ -252,28 +252,28 @@ impl Host {
         reply.with("openwop-version", if is_first { "1.0" } else { "2.0" })
     }
 
-    fn named(&self, req: &HttpRequest) -> Named {
+    fn named(&self, req: &HttpRequest) -> RequestedVersion {
         let values: Vec<_> = req.headers.get_all("openwop-version").iter().collect();
         let text = match values[..] {
-            [] => return Named::None,
+            [] => return RequestedVersion::None,
             [value] => value.to_str().unwrap(),
             _ => "",
         };
         let numbers = text.split('.').map(str::parse::<u32>).collect::<Result<Vec<_>, _>>();
         match numbers.as_deref() {
-            Ok([1] | [1, _]) => Named::First,
-            Ok([2, minor]) if *minor > 0 && self.has(F::MinorSelects) => Named::Other,
-            Ok([2] | [2, _]) => Named::Second,
-            Ok([_] | [_, _]) if self.has(F::AnyVersionServed) => Named::Second,
-            Ok([_] | [_, _]) => Named::Other,
-            _ if self.has(F::MalformedIgnored) => Named::None,
-            _ => Named::Malformed,
+            Ok([1] | [1, _]) => RequestedVersion::First,
+            Ok([2, minor]) if *minor > 0 && self.has(F::MinorSelects) => RequestedVersion::Other,
+            Ok([2] | [2, _]) => RequestedVersion::Second,
+            Ok([_] | [_, _]) if self.has(F::AnyVersionServed) => RequestedVersion::Second,
+            Ok([_] | [_, _]) => RequestedVersion::Other,
+            _ if self.has(F::MalformedIgnored) => RequestedVersion::None,
+            _ => RequestedVersion::Malformed,
         }
     }
 
     /// Answers below `/v1`.
     fn first(&self, req: &HttpRequest) -> Reply {
-        if self.named(req) == Named::Second && !self.has(F::MismatchServed) {
+        if self.named(req) == RequestedVersion::Second && !self.has(F::MismatchServed) {
             return self.error(400, "protocol_version_mismatch", "this path is of version 1");
         }
         match (self.principal(req, false), req.path.as_str()) {
@@ -289,7 +289,7 @@ impl Host {
         let named = self.named(req);
         let is_other = (self.has(F::ToolsNeedHeader) && req.path == "/tools")
             || (self.has(F::RunsNeedHeader) && req.path.starts_with("/runs"));
-        if named == Named::None && is_other {
+        if named == RequestedVersion::None && is_other {
             return Reply::json(200, &json!({ "other": [] })).with("x-other-protocol", "1");
         }
         let is_public = matches!(req.path.as_str(), "/.well-known/openwop" | "/openapi.json");
@@ -299,15 +299,15 @@ impl Host {
             return refusal.clone();
         }
         match named {
-            Named::Malformed => {
+            RequestedVersion::Malformed => {
                 return self.error(400, "validation_error", "the header names no version");
             }
-            Named::Other => {
+            RequestedVersion::Other => {
                 let details = json!({ "protocolVersions": ["1.0", "2.0"] });
                 let message = "this version is not listed";
                 return self.detailed(406, "protocol_version_unsupported", message, &details);
             }
-            Named::None | Named::First | Named::Second => {}
+            RequestedVersion::None | RequestedVersion::First | RequestedVersion::Second => {}
         }
         if self.has(F::OldClientRefused) && req.header("openwop-client-version").is_some() {
             return self.error(426, "client_version_unsupported", "the client is too old");
@@ -324,7 +324,7 @@ impl Host {
         }
     }
 
-    fn discovery(&self, req: &HttpRequest, named: Named) -> Reply {
+    fn discovery(&self, req: &HttpRequest, named: RequestedVersion) -> Reply {
         if self.has(F::DiscoveryLocked) && req.bearer() != Some(KEY) {
             return self.error(401, "unauthenticated", "a key is required");
         }
@@ -334,7 +334,8 @@ impl Host {
             let reply = self.detailed(429, "rate_limited", "too many requests", &details);
             return reply.with("retry-after", "2");
         }
-        let is_first = matches!(named, Named::None | Named::First) && !self.has(F::OneForm);
+        let is_first = matches!(named, RequestedVersion::None | RequestedVersion::First)
+            && !self.has(F::OneForm);
         let document = if is_first { self.first_document() } else { self.document(req) };
         let mut reply = Reply::json(200, &document);
         if !self.has(F::NoCacheControl) {

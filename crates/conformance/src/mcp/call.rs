@@ -38,13 +38,13 @@ pub(super) const CHECKS: &[Check] = checks! {
 const SAMPLE: usize = 8;
 
 /// A tool that checks may call.
-struct Callable {
+struct CallableMcpTool {
     wire: Wire,
     tool: Value,
     arguments: Map<String, Value>,
 }
 
-impl Callable {
+impl CallableMcpTool {
     fn schema(&self) -> &Value {
         self.tool.get("inputSchema").unwrap_or(&Value::Null)
     }
@@ -112,7 +112,7 @@ async fn bad_arguments(target: &Target) -> CheckResult {
     for tool in callable(target).await? {
         let Some(arguments) = invalid_arguments(tool.schema(), &tool.arguments) else { continue };
         has_invalid = true;
-        let response = Callable { arguments, ..tool }.call(target).await?;
+        let response = CallableMcpTool { arguments, ..tool }.call(target).await?;
         let is_result = message::reply_part(&response, "/result/isError") == json!(true);
         let is_error = matches!(message::code(&response), Some(-32602 | -32021));
         let expected = "a result with `isError`, or the error -32602";
@@ -134,7 +134,7 @@ async fn tool_failure(target: &Target) -> CheckResult {
         let Some(arguments) = arguments else {
             return skip("no arguments for the tool are known: --failing-arguments");
         };
-        let tool = Callable { wire: list.wire, tool: tool.clone(), arguments };
+        let tool = CallableMcpTool { wire: list.wire, tool: tool.clone(), arguments };
         let response = tool.call(target).await?;
         expect_result(&response)?;
         let is_error = message::reply_part(&response, "/result/isError") == json!(true);
@@ -164,7 +164,7 @@ async fn capability(target: &Target) -> CheckResult {
 
 /// Selects the callable tools of each era: first the one that the user names, then those that are
 /// read-only according to their annotations or to the host's explorer.
-async fn callable(target: &Target) -> CheckResult<Vec<Callable>> {
+async fn callable(target: &Target) -> CheckResult<Vec<CallableMcpTool>> {
     let read_only = target.read_only_tools().await;
     let mut all = Vec::new();
     for list in non_empty_lists(target).await? {
@@ -181,7 +181,7 @@ async fn callable(target: &Target) -> CheckResult<Vec<Callable>> {
             let schema = tool.get("inputSchema").unwrap_or(&Value::Null);
             let given = named.and_then(|named| named.arguments.clone());
             let Some(arguments) = given.or_else(|| schema::arguments_for(schema)) else { continue };
-            let tool = Callable { wire: list.wire.clone(), tool: tool.clone(), arguments };
+            let tool = CallableMcpTool { wire: list.wire.clone(), tool: tool.clone(), arguments };
             match named {
                 Some(_) => tools.insert(0, tool),
                 None => tools.push(tool),

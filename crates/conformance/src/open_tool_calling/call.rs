@@ -9,7 +9,7 @@ use super::{
         Dialect, call_tool, envelope, expect_marker, expect_message, expect_success, id_of,
         listed_tools, new_call_id, post_call, post_text, result, split,
     },
-    tools::{Callable, callable, failing, tool_for_call},
+    tools::{CallableTool, callable, failing, tool_for_call},
 };
 use crate::{
     CheckResult, Target, fail,
@@ -60,7 +60,7 @@ pub(crate) async fn generated_id(target: &Target) -> CheckResult {
 }
 
 pub(crate) async fn input_omitted(target: &Target) -> CheckResult {
-    let needs_no_input = |tool: &Callable| {
+    let needs_no_input = |tool: &CallableTool| {
         tool.required().is_empty() && !tool.has_requirements() && tool.arguments.is_empty()
     };
     let tool = callable(target, needs_no_input).await?;
@@ -189,7 +189,7 @@ pub(crate) async fn repeated(target: &Target) -> CheckResult {
 }
 
 pub(crate) async fn conflict(target: &Target) -> CheckResult {
-    let has_variant = |tool: &Callable| !tool.has_requirements() && other_input(tool).is_some();
+    let has_variant = |tool: &CallableTool| !tool.has_requirements() && other_input(tool).is_some();
     let tool = callable(target, has_variant).await?;
     let Some(input) = other_input(&tool) else { return skip("the tool has no variable input") };
     let (first, mut body) = call_with_id(target, &tool).await?;
@@ -202,7 +202,7 @@ pub(crate) async fn conflict(target: &Target) -> CheckResult {
 }
 
 pub(crate) async fn requirements(target: &Target) -> CheckResult {
-    let tool = callable(target, Callable::has_requirements).await?;
+    let tool = callable(target, CallableTool::has_requirements).await?;
     call_tool(target, &tool.request()).await?.expect_status(&[400])
 }
 
@@ -215,12 +215,12 @@ async fn call_any(target: &Target) -> CheckResult<Response> {
 }
 
 /// Calls `tool` under another id.
-async fn call_as(target: &Target, tool: &Callable, id: &str) -> CheckResult<Response> {
+async fn call_as(target: &Target, tool: &CallableTool, id: &str) -> CheckResult<Response> {
     call_tool(target, &with(tool.request(), "tool_id", id)).await
 }
 
 /// Makes a successful call with a new `call_id` and returns its body too.
-async fn call_with_id(target: &Target, tool: &Callable) -> CheckResult<(Response, Value)> {
+async fn call_with_id(target: &Target, tool: &CallableTool) -> CheckResult<(Response, Value)> {
     let body = envelope(target, &with(tool.request(), "call_id", new_call_id()));
     let response = post_call(target, &body).await?;
     expect_success(&response)?;
@@ -238,8 +238,9 @@ pub(super) async fn call_unknown_version(target: &Target) -> CheckResult<Respons
 
 /// Calls a tool with a value of a wrong type and returns the name of its parameter too.
 async fn call_with_wrong_type(target: &Target) -> CheckResult<(Response, String)> {
-    let is_typed =
-        |tool: &Callable| !tool.has_requirements() && !schema::wrong_types(&tool.schema).is_empty();
+    let is_typed = |tool: &CallableTool| {
+        !tool.has_requirements() && !schema::wrong_types(&tool.schema).is_empty()
+    };
     let tool = callable(target, is_typed).await?;
     let Some((name, value)) = schema::wrong_types(&tool.schema).into_iter().next() else {
         return skip("no parameter has a type");
@@ -251,7 +252,7 @@ async fn call_with_wrong_type(target: &Target) -> CheckResult<(Response, String)
 
 /// Calls a tool without a required parameter and returns its name too.
 async fn call_without_required(target: &Target) -> CheckResult<(Response, String)> {
-    let needs_input = |tool: &Callable| !tool.has_requirements() && !tool.required().is_empty();
+    let needs_input = |tool: &CallableTool| !tool.has_requirements() && !tool.required().is_empty();
     let tool = callable(target, needs_input).await?;
     let name = tool.required().first().map(|name| (*name).to_owned()).unwrap_or_default();
     let mut input = tool.arguments.clone();
@@ -260,7 +261,7 @@ async fn call_without_required(target: &Target) -> CheckResult<(Response, String
 }
 
 /// Derives other input that the tool accepts.
-fn other_input(tool: &Callable) -> Option<Value> {
+fn other_input(tool: &CallableTool) -> Option<Value> {
     let all = tool.schema.get("properties")?.as_object()?;
     all.iter().find_map(|(name, schema)| {
         let value = match (schema.get("type")?.as_str()?, tool.arguments.get(name)) {

@@ -12,7 +12,7 @@ use crate::{
 
 /// A tool that checks may call.
 #[derive(Debug, Clone)]
-pub(crate) struct Callable {
+pub(crate) struct CallableTool {
     pub(super) id: String,
     pub(super) schema: Value,
     pub(super) arguments: Map<String, Value>,
@@ -20,7 +20,7 @@ pub(crate) struct Callable {
     definition: Value,
 }
 
-impl Callable {
+impl CallableTool {
     /// Builds the request that calls the tool.
     pub(crate) fn request(&self) -> Value {
         json!({ "tool_id": self.id, "input": self.arguments })
@@ -50,8 +50,8 @@ impl Callable {
 /// Selects a callable tool for which `is_suitable`.
 pub(super) async fn callable(
     target: &Target,
-    is_suitable: impl Fn(&Callable) -> bool,
-) -> CheckResult<Callable> {
+    is_suitable: impl Fn(&CallableTool) -> bool,
+) -> CheckResult<CallableTool> {
     let all = all_callable(target).await?;
     skip_unless(!all.is_empty(), "no tool is marked as read-only; name one with --tool")?;
     match all.into_iter().find(is_suitable) {
@@ -61,12 +61,12 @@ pub(super) async fn callable(
 }
 
 /// Selects a callable tool without requirements.
-pub(crate) async fn tool_for_call(target: &Target) -> CheckResult<Callable> {
+pub(crate) async fn tool_for_call(target: &Target) -> CheckResult<CallableTool> {
     callable(target, |tool| !tool.has_requirements()).await
 }
 
 /// Selects the tool of `--failing-tool`.
-pub(super) async fn failing(target: &Target) -> CheckResult<Callable> {
+pub(super) async fn failing(target: &Target) -> CheckResult<CallableTool> {
     let Some(named) = &target.options().failing_tool else {
         return skip("needs a tool that fails: --failing-tool");
     };
@@ -79,7 +79,7 @@ pub(super) async fn failing(target: &Target) -> CheckResult<Callable> {
 }
 
 /// Selects every callable tool: first the one that the user names, then the read-only ones.
-async fn all_callable(target: &Target) -> CheckResult<Vec<Callable>> {
+async fn all_callable(target: &Target) -> CheckResult<Vec<CallableTool>> {
     let (_, tools) = listed_tools(target).await?;
     let mut all = Vec::new();
     if let Some(named) = &target.options().tool {
@@ -92,9 +92,9 @@ async fn all_callable(target: &Target) -> CheckResult<Vec<Callable>> {
     Ok(all)
 }
 
-fn with_arguments(tool: &Value, arguments: Option<&Map<String, Value>>) -> Option<Callable> {
+fn with_arguments(tool: &Value, arguments: Option<&Map<String, Value>>) -> Option<CallableTool> {
     let schema = parameters(tool);
     let arguments = arguments.cloned().or_else(|| arguments_for(schema))?;
     let (id, schema) = (id_of(tool).to_owned(), schema.clone());
-    Some(Callable { id, schema, arguments, definition: tool.clone() })
+    Some(CallableTool { id, schema, arguments, definition: tool.clone() })
 }

@@ -196,7 +196,7 @@ pub struct RoundShape {
 
 /// Why a vote was refused. The approval is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum VoteRefused {
+pub enum VoteRefusal {
     /// The approval is decided or has expired.
     #[error("the approval is {0} and accepts no more votes")]
     NotPending(&'static str),
@@ -308,7 +308,7 @@ impl Approval {
     /// for `term`.
     ///
     /// # Errors
-    /// Fails with [`VoteRefused`] and changes nothing.
+    /// Fails with [`VoteRefusal`] and changes nothing.
     pub fn vote(
         &mut self,
         who: &Principal,
@@ -316,7 +316,7 @@ impl Approval {
         comment: Option<String>,
         now: Timestamp,
         term: chrono::Duration,
-    ) -> Result<EventBody, VoteRefused> {
+    ) -> Result<EventBody, VoteRefusal> {
         let comment = comment.filter(|comment| !is_blank(comment));
         self.admits(who, verdict, comment.as_deref(), now)?;
         let (key, token) = match &who.auth {
@@ -373,12 +373,12 @@ impl Approval {
         verdict: Verdict,
         comment: Option<&str>,
         now: Timestamp,
-    ) -> Result<(), VoteRefused> {
+    ) -> Result<(), VoteRefusal> {
         if who.auth == AuthMethod::Anonymous {
-            return Err(VoteRefused::Anonymous);
+            return Err(VoteRefusal::Anonymous);
         }
         if self.is_own(who) {
-            return Err(VoteRefused::Own);
+            return Err(VoteRefusal::Own);
         }
         match verdict {
             Verdict::Withdraw => self.admits_withdrawal(who, now)?,
@@ -387,8 +387,8 @@ impl Approval {
             }
         }
         match comment.map(str::trim) {
-            Some(comment) if comment.len() > MAX_COMMENT => Err(VoteRefused::Comment),
-            None if verdict == Verdict::Override => Err(VoteRefused::Unexplained),
+            Some(comment) if comment.len() > MAX_COMMENT => Err(VoteRefusal::Comment),
+            None if verdict == Verdict::Override => Err(VoteRefusal::Unexplained),
             _ => Ok(()),
         }
     }
@@ -399,27 +399,27 @@ impl Approval {
         who: &Principal,
         verdict: Verdict,
         now: Timestamp,
-    ) -> Result<(), VoteRefused> {
+    ) -> Result<(), VoteRefusal> {
         self.may_answer(who, verdict)?;
         if self.state != ApprovalState::Pending {
-            return Err(VoteRefused::NotPending(self.state.as_str()));
+            return Err(VoteRefusal::NotPending(self.state.as_str()));
         }
         if self.is_over(now) {
-            return Err(VoteRefused::NotPending(ApprovalState::Expired.as_str()));
+            return Err(VoteRefusal::NotPending(ApprovalState::Expired.as_str()));
         }
         if self.votes.len() >= MAX_VOTES || self.votes.iter().any(|vote| vote.principal == who.id) {
-            return Err(VoteRefused::Again);
+            return Err(VoteRefusal::Again);
         }
         // A rejection cannot benefit the rejecting principal, so shared creators do not matter.
         if verdict != Verdict::Reject && self.shares_creator_with(who) {
-            return Err(VoteRefused::SameHand);
+            return Err(VoteRefusal::SameHand);
         }
         Ok(())
     }
 
     /// Checks whether `who` has the scope and the role for `verdict`. A withdrawal requires those
     /// of a grant or of an override.
-    fn may_answer(&self, who: &Principal, verdict: Verdict) -> Result<(), VoteRefused> {
+    fn may_answer(&self, who: &Principal, verdict: Verdict) -> Result<(), VoteRefusal> {
         let overrides = Scope::declared(OVERRIDE_SCOPE);
         let needed = match verdict {
             Verdict::Override => &overrides,
@@ -427,29 +427,29 @@ impl Approval {
             Verdict::Grant | Verdict::Reject | Verdict::Withdraw => &self.scope,
         };
         if self.tenant != who.tenant || !who.scopes.covers(needed) {
-            return Err(VoteRefused::Scope(needed.to_string()));
+            return Err(VoteRefusal::Scope(needed.to_string()));
         }
         let has_role = |role: &String| who.roles.contains(role);
         match *needed == overrides || self.role.as_ref().is_none_or(has_role) {
             true => Ok(()),
-            false => Err(VoteRefused::Role),
+            false => Err(VoteRefusal::Role),
         }
     }
 
     /// Checks whether `who` could withdraw the grant: an approver its own vote, and everyone who
     /// could have given the grant. Before the quorum is reached, only the approvers themselves can
     /// withdraw their votes, because others can reject the request.
-    fn admits_withdrawal(&self, who: &Principal, now: Timestamp) -> Result<(), VoteRefused> {
+    fn admits_withdrawal(&self, who: &Principal, now: Timestamp) -> Result<(), VoteRefusal> {
         let has_consented =
             self.tenant == who.tenant && self.consents().any(|vote| vote.principal == who.id);
         if !has_consented {
             self.may_answer(who, Verdict::Withdraw)?;
         }
         match self.state {
-            _ if self.is_over(now) => Err(VoteRefused::NotGranted(ApprovalState::Expired.as_str())),
+            _ if self.is_over(now) => Err(VoteRefusal::NotGranted(ApprovalState::Expired.as_str())),
             ApprovalState::Granted | ApprovalState::Overridden => Ok(()),
             ApprovalState::Pending if has_consented => Ok(()),
-            state => Err(VoteRefused::NotGranted(state.as_str())),
+            state => Err(VoteRefusal::NotGranted(state.as_str())),
         }
     }
 

@@ -135,7 +135,7 @@ pub(super) fn weigh(schema: &Value) -> Result<Weight, SchemaError> {
         path: Vec::new(),
         weight: Tally::default(),
     };
-    walk.visit(schema, At { base: schema, depth: 0, in_place: 0 })?;
+    walk.visit(schema, WalkPosition { base: schema, depth: 0, in_place: 0 })?;
     let tally = walk.weight;
     let repeats = if tally.anywhere {
         tally.returns.values().sum()
@@ -284,7 +284,7 @@ struct Walk<'s> {
 
 /// The place of a subschema in the walk.
 #[derive(Clone, Copy)]
-struct At<'s> {
+struct WalkPosition<'s> {
     /// The document that its references are relative to.
     base: &'s Value,
     /// Subschemas around it.
@@ -301,7 +301,7 @@ const MAP_IN_PLACE: &[&str] = &["dependentSchemas", "dependencies"];
 pub(super) const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
 
 impl<'s> Walk<'s> {
-    fn visit(&mut self, schema: &'s Value, at: At<'s>) -> Result<(), SchemaError> {
+    fn visit(&mut self, schema: &'s Value, at: WalkPosition<'s>) -> Result<(), SchemaError> {
         self.weight.evaluations += 1;
         self.weight.in_place = self.weight.in_place.max(at.in_place);
         if self.weight.evaluations > MAX_EVALUATIONS {
@@ -315,7 +315,7 @@ impl<'s> Walk<'s> {
         let Value::Object(members) = schema else { return Ok(()) };
         let is_document = members.get("$id").is_some_and(Value::is_string);
         let base = if is_document { schema } else { at.base };
-        let inner = At { base, depth: at.depth + 1, in_place: at.in_place + 1 };
+        let inner = WalkPosition { base, depth: at.depth + 1, in_place: at.in_place + 1 };
         // To find the unevaluated members, the validator evaluates the other subschemas once more.
         if members.keys().any(|key| key.starts_with("unevaluated")) {
             let before = self.weight.evaluations;
@@ -327,7 +327,11 @@ impl<'s> Walk<'s> {
         self.visit_items(members, inner)
     }
 
-    fn visit_in_place(&mut self, members: &'s Members, at: At<'s>) -> Result<(), SchemaError> {
+    fn visit_in_place(
+        &mut self,
+        members: &'s Members,
+        at: WalkPosition<'s>,
+    ) -> Result<(), SchemaError> {
         for (key, value) in members {
             match (key.as_str(), value) {
                 (key, Value::String(reference)) if REFERENCES.contains(&key) => {
@@ -346,7 +350,11 @@ impl<'s> Walk<'s> {
         Ok(())
     }
 
-    fn visit_members(&mut self, members: &'s Members, at: At<'s>) -> Result<(), SchemaError> {
+    fn visit_members(
+        &mut self,
+        members: &'s Members,
+        at: WalkPosition<'s>,
+    ) -> Result<(), SchemaError> {
         if let Some(Value::Object(properties)) = members.get("properties") {
             for (name, schema) in properties {
                 self.descend(Step::Member(name), schema, at)?;
@@ -360,7 +368,11 @@ impl<'s> Walk<'s> {
         any.try_for_each(|schema| self.descend(Step::AnyMember, schema, at))
     }
 
-    fn visit_items(&mut self, members: &'s Members, at: At<'s>) -> Result<(), SchemaError> {
+    fn visit_items(
+        &mut self,
+        members: &'s Members,
+        at: WalkPosition<'s>,
+    ) -> Result<(), SchemaError> {
         for key in ["items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"] {
             match members.get(key) {
                 // One item matches one of these, and which one is unknown here.
@@ -378,15 +390,15 @@ impl<'s> Walk<'s> {
         &mut self,
         step: Step<'s>,
         schema: &'s Value,
-        at: At<'s>,
+        at: WalkPosition<'s>,
     ) -> Result<(), SchemaError> {
         self.path.push(step);
-        let visited = self.visit(schema, At { in_place: 0, ..at });
+        let visited = self.visit(schema, WalkPosition { in_place: 0, ..at });
         self.path.pop();
         visited
     }
 
-    fn follow(&mut self, reference: &str, at: At<'s>) -> Result<(), SchemaError> {
+    fn follow(&mut self, reference: &str, at: WalkPosition<'s>) -> Result<(), SchemaError> {
         let resolved = self.resolve(reference, at.base);
         let (target, base) = resolved.ok_or_else(|| self.unresolved(reference))?;
         if let Some((_, from)) = self.open.iter().find(|(open, _)| std::ptr::eq(*open, target)) {
@@ -398,7 +410,7 @@ impl<'s> Walk<'s> {
             return Ok(());
         }
         self.open.push((target, self.path.len()));
-        let visited = self.visit(target, At { base, ..at });
+        let visited = self.visit(target, WalkPosition { base, ..at });
         self.open.pop();
         visited
     }

@@ -25,10 +25,10 @@ pub struct Validators {
     most: u64,
 }
 
-type Cache = quick_cache::sync::Cache<u64, Held, Bytes>;
+type Cache = quick_cache::sync::Cache<u64, CachedSchema, Bytes>;
 
 /// The text of a schema, compiled on use.
-pub(super) struct Kept {
+pub(super) struct LazySchema {
     id: u64,
     schema: Schema,
     validators: Arc<Validators>,
@@ -36,7 +36,7 @@ pub(super) struct Kept {
 
 /// A compiled schema and its bytes.
 #[derive(Clone)]
-struct Held {
+struct CachedSchema {
     compiled: Arc<CompiledSchema>,
     bytes: u64,
 }
@@ -45,8 +45,8 @@ struct Held {
 #[derive(Clone)]
 struct Bytes;
 
-impl Weighter<u64, Held> for Bytes {
-    fn weight(&self, _id: &u64, held: &Held) -> u64 {
+impl Weighter<u64, CachedSchema> for Bytes {
+    fn weight(&self, _id: &u64, held: &CachedSchema) -> u64 {
         held.bytes
     }
 }
@@ -80,9 +80,9 @@ impl Validators {
         Self { cache, next: AtomicU64::new(0), most: (bytes / 4).max(1) }
     }
 
-    pub(super) fn keep(self: &Arc<Self>, schema: Schema) -> Kept {
+    pub(super) fn keep(self: &Arc<Self>, schema: Schema) -> LazySchema {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        Kept { id, schema, validators: Arc::clone(self) }
+        LazySchema { id, schema, validators: Arc::clone(self) }
     }
 
     /// The number of compiled schemas.
@@ -108,22 +108,22 @@ impl fmt::Debug for Validators {
     }
 }
 
-// === impl Kept ===
+// === impl LazySchema ===
 
-impl Kept {
+impl LazySchema {
     /// The compiled schema, compiled now if necessary. Parallel callers wait for the first one.
     pub(super) fn compiled(&self) -> Result<Arc<CompiledSchema>, SchemaError> {
         let Validators { cache, most, .. } = &*self.validators;
         let held = cache.get_or_insert_with(&self.id, || {
             let compiled = compile(&self.schema.to_value())?;
             let bytes = compiled.weight.bytes(self.schema.as_str().len()).min(*most);
-            Ok(Held { compiled: Arc::new(compiled), bytes })
+            Ok(CachedSchema { compiled: Arc::new(compiled), bytes })
         })?;
         Ok(held.compiled)
     }
 }
 
-impl Kept {
+impl LazySchema {
     /// Whether the schema is compiled, or is so small that this takes no time.
     pub(super) fn is_prepared(&self) -> bool {
         self.schema.as_str().len() <= SMALL || self.validators.cache.peek(&self.id).is_some()
@@ -131,14 +131,14 @@ impl Kept {
 }
 
 /// A removed tool needs no compiled schema.
-impl Drop for Kept {
+impl Drop for LazySchema {
     fn drop(&mut self) {
         self.validators.cache.remove(&self.id);
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for LazySchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kept").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("LazySchema").field("id", &self.id).finish_non_exhaustive()
     }
 }

@@ -98,7 +98,7 @@ pub enum Question {
 
 /// Why an upstream's input requests are not forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotAsked {
+pub enum InputRequestProblem {
     /// They violate the form of the protocol.
     Malformed(&'static str),
     /// The caller accepts no input requests, or not these.
@@ -216,14 +216,14 @@ impl InputRequired {
     /// Checks `inputRequests` and `requestState` of an upstream for `caller`.
     ///
     /// # Errors
-    /// Fails with [`NotAsked`] if they violate the form of the protocol, or if `caller` did not
-    /// declare support.
+    /// Fails with [`InputRequestProblem`] if they violate the form of the protocol, or if `caller`
+    /// did not declare support.
     pub fn read(
         requests: Option<&RawValue>,
         state: Option<&RawValue>,
         caller: Option<&CallerInput>,
-    ) -> Result<Self, NotAsked> {
-        use NotAsked::{Malformed, Undeclared};
+    ) -> Result<Self, InputRequestProblem> {
+        use InputRequestProblem::{Malformed, Undeclared};
         if let Some(state) = state {
             if state.get().len() > MAX_STATE {
                 return Err(Malformed("the state is too large"));
@@ -296,9 +296,9 @@ impl InputRequired {
 }
 
 /// Method and parameters of one request.
-type Requested<'a> = (Method, Option<&'a Map<String, Value>>);
+type InputRequestParts<'a> = (Method, Option<&'a Map<String, Value>>);
 
-fn request_of(request: &Value) -> Result<Requested<'_>, &'static str> {
+fn request_of(request: &Value) -> Result<InputRequestParts<'_>, &'static str> {
     let request = request.as_object().ok_or("a request is not an object")?;
     let method = match request.get("method").and_then(Value::as_str) {
         Some("elicitation/create") => Method::Elicit,
@@ -382,7 +382,7 @@ mod tests {
         requests: Option<&str>,
         state: Option<&str>,
         caller: Option<&CallerInput>,
-    ) -> Result<InputRequired, NotAsked> {
+    ) -> Result<InputRequired, InputRequestProblem> {
         let json = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
         let (requests, state) = (requests.map(json), state.map(json));
         InputRequired::read(requests.as_deref(), state.as_deref(), caller)
@@ -418,15 +418,18 @@ mod tests {
                 true => assert_eq!(read.unwrap().requests().unwrap().get(), text),
                 false => {
                     let why = read.unwrap_err();
-                    assert_eq!(why, NotAsked::Undeclared, "{capabilities} {request}");
+                    assert_eq!(why, InputRequestProblem::Undeclared, "{capabilities} {request}");
                 }
             }
         }
         // One undeclared request invalidates the others, and without a caller all are undeclared.
         let both = json!({ "a": roots, "b": form }).to_string();
         let caller = declaring(json!({ "roots": {} }));
-        assert_eq!(read(Some(&both), None, Some(&caller)).unwrap_err(), NotAsked::Undeclared);
-        assert_eq!(read(None, Some("\"s\""), None).unwrap_err(), NotAsked::Undeclared);
+        assert_eq!(
+            read(Some(&both), None, Some(&caller)).unwrap_err(),
+            InputRequestProblem::Undeclared
+        );
+        assert_eq!(read(None, Some("\"s\""), None).unwrap_err(), InputRequestProblem::Undeclared);
         assert!(read(None, Some("\"s\""), Some(&CallerInput::default())).is_ok());
     }
 
@@ -458,14 +461,14 @@ mod tests {
             &format!("{{\"{}\":{roots}}}", "k".repeat(MAX_KEY + 1)),
         ] {
             let why = read(Some(requests), None, Some(&caller)).unwrap_err();
-            assert!(matches!(why, NotAsked::Malformed(_)), "{requests}");
+            assert!(matches!(why, InputRequestProblem::Malformed(_)), "{requests}");
         }
         let long = format!("\"{}\"", "s".repeat(MAX_STATE));
         for state in ["7", "{}", r#""\ud800""#, &long] {
             let why = read(None, Some(state), Some(&caller)).unwrap_err();
-            assert!(matches!(why, NotAsked::Malformed(_)), "{state:.20}");
+            assert!(matches!(why, InputRequestProblem::Malformed(_)), "{state:.20}");
         }
-        assert!(matches!(read(None, None, Some(&caller)), Err(NotAsked::Malformed(_))));
+        assert!(matches!(read(None, None, Some(&caller)), Err(InputRequestProblem::Malformed(_))));
     }
 
     #[test]

@@ -14,12 +14,12 @@ pub struct Body {
     /// `"…"` with quotes, from the bytes.
     pub etag: String,
     /// The same in content encodings; `None` for a body that is sent only once.
-    pub encoded: Option<Encoded>,
+    pub encoded: Option<EncodedForms>,
 }
 
 /// The forms of a kept body in content encodings, each computed on first use.
 #[derive(Debug, Clone, Default)]
-pub struct Encoded([OnceLock<Option<EncodedForm>>; 3]);
+pub struct EncodedForms([OnceLock<Option<EncodedForm>>; 3]);
 
 /// A body in a content encoding, and the tag of that form.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ pub struct EncodedForm {
 impl Body {
     /// Tags `bytes`, which are kept and sent many times.
     pub fn new(bytes: impl Into<Bytes>) -> Self {
-        Self { encoded: Some(Encoded::default()), ..Self::once(bytes) }
+        Self { encoded: Some(EncodedForms::default()), ..Self::once(bytes) }
     }
 
     /// Tags `bytes`, which are sent once.
@@ -45,7 +45,7 @@ impl Body {
     }
 }
 
-impl Encoded {
+impl EncodedForms {
     /// Returns form number `index` (0, 1 or 2), creating it with `make` on first use; `None` if
     /// that encoding brings no benefit.
     pub fn get(

@@ -14,7 +14,7 @@ use super::words::Words;
 use crate::{
     approval::Consent,
     arguments::ArgumentCheck,
-    authorize::{Authorizer, CallContext, Denied, Resource},
+    authorize::{Authorizer, CallContext, DenialReason, Resource},
     canonical::Digest,
     descriptor::{SafetyTier, SourceKind, ToolDescriptor},
     event::Transport,
@@ -183,7 +183,7 @@ impl Permit {
         entry: &Arc<Entry>,
         generation: Generation,
         call: CallContext<'_>,
-    ) -> Result<Self, Denied> {
+    ) -> Result<Self, DenialReason> {
         authorizer.authorize_call(principal.subject(), entry.resource(), call)?;
         Ok(Self { principal: principal.clone(), entry: Arc::clone(entry), generation })
     }
@@ -207,17 +207,17 @@ impl Permit {
 /// Values computed once per tool: each format's JSON, and its search words.
 #[derive(Default)]
 pub struct WireCache {
-    written: Mutex<Vec<Written>>,
+    written: Mutex<Vec<FormatJson>>,
     words: OnceLock<Arc<Words>>,
 }
 
 /// A format's key and one tool's JSON in it.
-type Written = (&'static str, Arc<[u8]>);
+type FormatJson = (&'static str, Arc<[u8]>);
 
 impl WireCache {
     /// The tool's JSON in `format`, computed once.
     pub fn get(&self, entry: &Entry, format: &ListFormat) -> Arc<[u8]> {
-        let find = |written: &[Written]| {
+        let find = |written: &[FormatJson]| {
             written.iter().find(|(key, _)| *key == format.key).map(|(_, json)| Arc::clone(json))
         };
         if let Some(json) = find(&self.written.lock()) {

@@ -23,7 +23,7 @@ use crate::{
 
 /// Tools that would share a name, and the tenants for which they are removed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-#[error("{message}{}", For(.tenants), message = self.message())]
+#[error("{message}{}", TenantsPhrase(.tenants), message = self.message())]
 pub struct Collision {
     /// The shared name.
     pub name: String,
@@ -43,9 +43,9 @@ impl Collision {
 }
 
 /// The tenants, as part of a sentence.
-struct For<'a>(&'a Tenants);
+struct TenantsPhrase<'a>(&'a Tenants);
 
-impl fmt::Display for For<'_> {
+impl fmt::Display for TenantsPhrase<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (before, tenants) = match self.0 {
             Tenants::All => return Ok(()),
@@ -107,11 +107,11 @@ name_key!(ByOtc, |entry| &entry.names.otc);
 /// The tools of one name.
 pub(super) enum Holders {
     One(usize),
-    Several(Box<Several>),
+    Several(Box<TenantHolders>),
 }
 
 #[derive(Default)]
-pub(super) struct Several {
+pub(super) struct TenantHolders {
     /// The tool of every tenant, or of all but some.
     every: Option<usize>,
     /// The tools of single tenants.
@@ -183,7 +183,7 @@ impl Versions {
 impl Holders {
     fn add(&mut self, i: usize, entries: &[Arc<Entry>]) {
         if let Self::One(first) = *self {
-            let mut several = Several { first, ..Several::default() };
+            let mut several = TenantHolders { first, ..TenantHolders::default() };
             several.add(first, entries);
             *self = Self::Several(Box::new(several));
         }
@@ -212,7 +212,7 @@ impl Holders {
     }
 }
 
-impl Several {
+impl TenantHolders {
     fn add(&mut self, i: usize, entries: &[Arc<Entry>]) {
         match entries.get(i).map(|entry| &entry.tenants) {
             Some(Tenants::All | Tenants::Except(_)) => self.every = Some(i),

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    authorize::{CallContext, Denied, Resource, ScopeAuthorizer},
+    authorize::{CallContext, DenialReason, Resource, ScopeAuthorizer},
     call::CallInput,
     canonical::Digest,
     descriptor::{Auth, SafetyTier, SourceKind},
@@ -135,7 +135,7 @@ fn a_tool_without_a_label_is_invisible_to_every_caller() {
     assert_eq!(view(&[]), ["mcp:time.now"], "an explicit empty list requires nothing");
     let denied = ScopeAuthorizer
         .authorize(caller("acme", &["*"]).subject(), catalog.entries()[4].resource());
-    assert_eq!(denied, Err(Denied::Unlabelled));
+    assert_eq!(denied, Err(DenialReason::Unlabelled));
 }
 
 // I-9
@@ -148,7 +148,7 @@ fn a_tool_of_other_tenants_is_denied_as_such_whatever_is_held() {
         let other = caller("other", grants);
         assert!(catalog.view(&ScopeAuthorizer, other.subject()).entries().is_empty());
         let denied = ScopeAuthorizer.authorize(other.subject(), catalog.entries()[0].resource());
-        assert_eq!(denied, Err(Denied::Tenant));
+        assert_eq!(denied, Err(DenialReason::Tenant));
     }
     let own = caller("acme", &["files:*"]);
     assert_eq!(catalog.view(&ScopeAuthorizer, own.subject()).entries().len(), 1);
@@ -162,18 +162,18 @@ fn call(input: &CallInput) -> CallContext<'_> {
 // I-8
 #[test]
 fn a_decision_that_fails_is_a_denial() {
-    struct Broken;
-    impl Authorizer for Broken {
-        fn authorize(&self, _: Subject<'_>, _: Resource<'_>) -> Result<(), Denied> {
-            Err(Denied::Undecided("the policy engine is down".to_owned()))
+    struct FailingAuthorizer;
+    impl Authorizer for FailingAuthorizer {
+        fn authorize(&self, _: Subject<'_>, _: Resource<'_>) -> Result<(), DenialReason> {
+            Err(DenialReason::Undecided("the policy engine is down".to_owned()))
         }
     }
     let catalog = catalog(sample());
     let admin = caller("acme", &["*"]);
-    assert!(catalog.view(&Broken, admin.subject()).entries().is_empty());
+    assert!(catalog.view(&FailingAuthorizer, admin.subject()).entries().is_empty());
     assert!(
         Permit::new(
-            &Broken,
+            &FailingAuthorizer,
             &admin,
             &catalog.entries()[0],
             catalog.generation(),
@@ -186,11 +186,11 @@ fn a_decision_that_fails_is_a_denial() {
 /// I-24, I-84: a principal-specific authorizer gets a view per principal, and no other does.
 #[test]
 fn a_view_is_shared_unless_the_authorizer_is_principal_specific() {
-    struct Named(bool);
-    impl Authorizer for Named {
-        fn authorize(&self, subject: Subject<'_>, _: Resource<'_>) -> Result<(), Denied> {
+    struct NameAuthorizer(bool);
+    impl Authorizer for NameAuthorizer {
+        fn authorize(&self, subject: Subject<'_>, _: Resource<'_>) -> Result<(), DenialReason> {
             match subject.principal.as_str() {
-                "bob" if self.0 => Err(Denied::Policy),
+                "bob" if self.0 => Err(DenialReason::Policy),
                 _ => Ok(()),
             }
         }
@@ -201,13 +201,13 @@ fn a_view_is_shared_unless_the_authorizer_is_principal_specific() {
     let ann = caller("acme", &["*"]);
     let bob = Principal { id: "bob".parse().unwrap(), ..ann.clone() };
     let apart = catalog(sample());
-    assert!(!apart.view(&Named(true), ann.subject()).entries().is_empty());
-    assert!(apart.view(&Named(true), bob.subject()).entries().is_empty());
-    let again = apart.view(&Named(true), ann.subject());
-    assert!(Arc::ptr_eq(&again, &apart.view(&Named(true), ann.subject())));
+    assert!(!apart.view(&NameAuthorizer(true), ann.subject()).entries().is_empty());
+    assert!(apart.view(&NameAuthorizer(true), bob.subject()).entries().is_empty());
+    let again = apart.view(&NameAuthorizer(true), ann.subject());
+    assert!(Arc::ptr_eq(&again, &apart.view(&NameAuthorizer(true), ann.subject())));
     let together = catalog(sample());
-    let view = together.view(&Named(false), ann.subject());
-    assert!(Arc::ptr_eq(&view, &together.view(&Named(false), bob.subject())));
+    let view = together.view(&NameAuthorizer(false), ann.subject());
+    assert!(Arc::ptr_eq(&view, &together.view(&NameAuthorizer(false), bob.subject())));
 }
 
 // I-24
@@ -408,7 +408,7 @@ fn tools_of_different_tenants_may_share_a_name() {
     let denied = catalog.by_wire(&stranger.tenant, "search").unwrap();
     assert_eq!(
         ScopeAuthorizer.authorize(stranger.subject(), denied.resource()),
-        Err(Denied::Tenant)
+        Err(DenialReason::Tenant)
     );
     assert_eq!(catalog.find_all("search").len(), 2);
 }
@@ -696,9 +696,13 @@ proptest! {
 #[test]
 fn a_view_decides_only_about_tools_whose_labels_its_caller_has() {
     #[derive(Default)]
-    struct Counting(AtomicUsize);
-    impl Authorizer for Counting {
-        fn authorize(&self, subject: Subject<'_>, resource: Resource<'_>) -> Result<(), Denied> {
+    struct CountingAuthorizer(AtomicUsize);
+    impl Authorizer for CountingAuthorizer {
+        fn authorize(
+            &self,
+            subject: Subject<'_>,
+            resource: Resource<'_>,
+        ) -> Result<(), DenialReason> {
             self.0.fetch_add(1, Ordering::SeqCst);
             ScopeAuthorizer.authorize(subject, resource)
         }
@@ -716,7 +720,7 @@ fn a_view_decides_only_about_tools_whose_labels_its_caller_has() {
         tool(SourceKind::Mcp, "s", &format!("t{i}"), Some(&[scope]))
     };
     let catalog = catalog((0..2_000).map(labelled).collect());
-    let counting = Counting::default();
+    let counting = CountingAuthorizer::default();
     let view = catalog.view(&counting, caller("acme", &["few:*"]).subject());
     assert_eq!(view.entries().len(), 20);
     assert!(view.entries().is_sorted_by_key(|entry| entry.id.as_str()));

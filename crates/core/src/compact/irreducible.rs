@@ -2,7 +2,7 @@
 
 /// Why a schema has no compact form. Positions are JSON pointers into the schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Irreducible {
+pub enum CompactError {
     /// A keyword without an equivalent that avoids combining schemas.
     #[error("`{keyword}` cannot be expressed without combining schemas")]
     Keyword {
@@ -33,7 +33,7 @@ pub enum Irreducible {
     TooLarge,
 }
 
-impl Irreducible {
+impl CompactError {
     pub(super) fn keyword(keyword: &str) -> Self {
         Self::Keyword { keyword: keyword.to_owned() }
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{MAX_DEPTH, irreducible::Irreducible};
+use super::{MAX_DEPTH, irreducible::CompactError};
 use crate::descriptor::SchemaObject;
 
 /// Keywords that have a meaning only together: taken from one schema, or equal in both.
@@ -14,9 +14,9 @@ pub(super) fn merge(
     mut one: SchemaObject,
     mut two: SchemaObject,
     depth: usize,
-) -> Result<SchemaObject, Irreducible> {
+) -> Result<SchemaObject, CompactError> {
     if depth > MAX_DEPTH {
-        return Err(Irreducible::TooLarge);
+        return Err(CompactError::TooLarge);
     }
     objects(&mut one, &mut two, depth)?;
     for group in GROUPS {
@@ -24,7 +24,7 @@ pub(super) fn merge(
         if has(&one) && has(&two) {
             for keyword in group {
                 if one.get(*keyword) != two.get(*keyword) {
-                    return Err(Irreducible::conflict(keyword));
+                    return Err(CompactError::conflict(keyword));
                 }
             }
         }
@@ -40,9 +40,9 @@ pub(super) fn merge(
         match keyword.as_str() {
             // The outer schema is nearer to the place of use.
             "description" | "default" => {}
-            "type" => *ours = types(ours, &theirs).ok_or_else(|| Irreducible::conflict("type"))?,
+            "type" => *ours = types(ours, &theirs).ok_or_else(|| CompactError::conflict("type"))?,
             "required" => {
-                *ours = union(ours, &theirs).ok_or_else(|| Irreducible::conflict("required"))?
+                *ours = union(ours, &theirs).ok_or_else(|| CompactError::conflict("required"))?
             }
             "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
                 keep_tighter(ours, theirs, &keyword, std::cmp::Ordering::Greater)?;
@@ -54,7 +54,7 @@ pub(super) fn merge(
                 *ours = both(std::mem::take(ours), theirs, depth)?;
             }
             "uniqueItems" => *ours = Value::Bool(true),
-            _ => return Err(Irreducible::conflict(&keyword)),
+            _ => return Err(CompactError::conflict(&keyword)),
         }
     }
     Ok(one)
@@ -101,7 +101,7 @@ fn objects(
     one: &mut SchemaObject,
     two: &mut SchemaObject,
     depth: usize,
-) -> Result<(), Irreducible> {
+) -> Result<(), CompactError> {
     let closed = |schema: &SchemaObject| {
         schema.get("additionalProperties").is_some_and(|rest| !is_always_true(rest))
     };
@@ -116,7 +116,7 @@ fn objects(
     let theirs = taken(two, "properties")?;
     let same = ours.len() == theirs.len() && theirs.keys().all(|name| ours.contains_key(name));
     if any_closed && !same {
-        return Err(Irreducible::conflict("additionalProperties"));
+        return Err(CompactError::conflict("additionalProperties"));
     }
     for (name, schema) in theirs {
         let merged = match ours.remove(&name) {
@@ -138,20 +138,20 @@ fn objects(
     Ok(())
 }
 
-fn taken(schema: &mut SchemaObject, keyword: &str) -> Result<Map<String, Value>, Irreducible> {
+fn taken(schema: &mut SchemaObject, keyword: &str) -> Result<Map<String, Value>, CompactError> {
     match schema.shift_remove(keyword) {
         None => Ok(Map::new()),
         Some(Value::Object(members)) => Ok(members),
-        Some(_) => Err(Irreducible::conflict(keyword)),
+        Some(_) => Err(CompactError::conflict(keyword)),
     }
 }
 
-fn both(one: Value, two: Value, depth: usize) -> Result<Value, Irreducible> {
+fn both(one: Value, two: Value, depth: usize) -> Result<Value, CompactError> {
     match (one, two) {
         (Value::Bool(false), _) | (_, Value::Bool(false)) => Ok(Value::Bool(false)),
         (Value::Bool(true), other) | (other, Value::Bool(true)) => Ok(other),
         (Value::Object(one), Value::Object(two)) => merge(one, two, depth + 1).map(Value::Object),
-        _ => Err(Irreducible::conflict("properties")),
+        _ => Err(CompactError::conflict("properties")),
     }
 }
 
@@ -201,11 +201,11 @@ fn keep_tighter(
     theirs: Value,
     keyword: &str,
     tighter: std::cmp::Ordering,
-) -> Result<(), Irreducible> {
+) -> Result<(), CompactError> {
     // Only integers are compared: two doubles could be equal where the numbers are not.
     let order = match (ours.as_i64(), theirs.as_i64()) {
         (Some(ours), Some(theirs)) => theirs.cmp(&ours),
-        _ => return Err(Irreducible::conflict(keyword)),
+        _ => return Err(CompactError::conflict(keyword)),
     };
     if order == tighter {
         *ours = theirs;

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{
     BANNED, MAX_BYTES, MAX_DEPTH, MAX_NODES,
-    irreducible::Irreducible,
+    irreducible::CompactError,
     merge::{merge, nullable},
 };
 use crate::{descriptor::SchemaObject, pointer::percent_decoded};
@@ -81,8 +81,8 @@ const DRAFT_SENSITIVE: [&str; 8] = [
 /// accepts the same objects.
 ///
 /// # Errors
-/// Fails with [`Irreducible`] if this function finds no such schema.
-pub fn reduce(schema: &SchemaObject) -> Result<SchemaObject, Irreducible> {
+/// Fails with [`CompactError`] if this function finds no such schema.
+pub fn reduce(schema: &SchemaObject) -> Result<SchemaObject, CompactError> {
     let declared = schema.get("$schema");
     let draft = draft(declared)?;
     let mut work =
@@ -100,7 +100,7 @@ pub fn reduce(schema: &SchemaObject) -> Result<SchemaObject, Irreducible> {
         Some(_) => false,
     };
     if !is_object {
-        return Err(Irreducible::NotAnObject);
+        return Err(CompactError::NotAnObject);
     }
     whole.insert("type".to_owned(), Value::from("object"));
     for (keyword, value) in reduced {
@@ -112,9 +112,9 @@ pub fn reduce(schema: &SchemaObject) -> Result<SchemaObject, Irreducible> {
     Ok(whole)
 }
 
-fn draft(declared: Option<&Value>) -> Result<Draft, Irreducible> {
+fn draft(declared: Option<&Value>) -> Result<Draft, CompactError> {
     let Some(declared) = declared else { return Ok(Draft::Modern) };
-    let text = declared.as_str().ok_or(Irreducible::Draft)?;
+    let text = declared.as_str().ok_or(CompactError::Draft)?;
     let known = text.trim_end_matches('#').trim_end_matches('/');
     let known = known.strip_prefix("http://").or_else(|| known.strip_prefix("https://"));
     match known {
@@ -122,7 +122,7 @@ fn draft(declared: Option<&Value>) -> Result<Draft, Irreducible> {
             Ok(Draft::Seven)
         }
         Some("json-schema.org/draft/2020-12/schema") => Ok(Draft::Modern),
-        Some(_) | None => Err(Irreducible::Draft),
+        Some(_) | None => Err(CompactError::Draft),
     }
 }
 
@@ -139,11 +139,11 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn schema(&mut self, schema: &'a Value, depth: usize) -> Result<Value, Irreducible> {
+    fn schema(&mut self, schema: &'a Value, depth: usize) -> Result<Value, CompactError> {
         match schema {
             Value::Bool(_) => Ok(schema.clone()),
             Value::Object(members) => self.object(members, depth + 1).map(Value::Object),
-            _ => Err(Irreducible::NotAnObject),
+            _ => Err(CompactError::NotAnObject),
         }
     }
 
@@ -151,10 +151,10 @@ impl<'a> Work<'a> {
         &mut self,
         schema: &'a SchemaObject,
         depth: usize,
-    ) -> Result<SchemaObject, Irreducible> {
+    ) -> Result<SchemaObject, CompactError> {
         self.nodes += 1;
         if self.nodes > MAX_NODES || depth > MAX_DEPTH {
-            return Err(Irreducible::TooLarge);
+            return Err(CompactError::TooLarge);
         }
         if let Some(reference) = schema.get("$ref") {
             let target = self.follow(reference, depth)?;
@@ -169,37 +169,41 @@ impl<'a> Work<'a> {
     }
 
     /// Reduces the target of `reference`.
-    fn follow(&mut self, reference: &'a Value, depth: usize) -> Result<SchemaObject, Irreducible> {
-        let text = reference.as_str().ok_or(Irreducible::Unresolved)?;
+    fn follow(&mut self, reference: &'a Value, depth: usize) -> Result<SchemaObject, CompactError> {
+        let text = reference.as_str().ok_or(CompactError::Unresolved)?;
         if self.path.contains(&text) || text == "#" {
-            return Err(Irreducible::Recursive);
+            return Err(CompactError::Recursive);
         }
         let pointer = text.strip_prefix('#').filter(|pointer| pointer.starts_with('/'));
-        let pointer = pointer.and_then(percent_decoded).ok_or(Irreducible::Unresolved)?;
-        let target = lookup(self.root, &pointer).ok_or(Irreducible::Unresolved)?;
+        let pointer = pointer.and_then(percent_decoded).ok_or(CompactError::Unresolved)?;
+        let target = lookup(self.root, &pointer).ok_or(CompactError::Unresolved)?;
         self.path.push(text);
         let reduced = match target {
             Value::Object(members) => self.object(members, depth + 1),
             Value::Bool(true) => Ok(Map::new()),
-            _ => Err(Irreducible::Unresolved),
+            _ => Err(CompactError::Unresolved),
         };
         self.path.pop();
         reduced
     }
 
     /// Reduces `schema`, ignoring a `$ref` in it.
-    fn own(&mut self, schema: &'a SchemaObject, depth: usize) -> Result<SchemaObject, Irreducible> {
+    fn own(
+        &mut self,
+        schema: &'a SchemaObject,
+        depth: usize,
+    ) -> Result<SchemaObject, CompactError> {
         let mut kept = Map::new();
         let mut also = Vec::new();
         for (keyword, value) in schema {
             match keyword.as_str() {
                 "$ref" => {}
                 "allOf" => {
-                    for part in value.as_array().ok_or(Irreducible::NotAnObject)? {
+                    for part in value.as_array().ok_or(CompactError::NotAnObject)? {
                         match self.schema(part, depth)? {
                             Value::Object(part) => also.push(part),
                             Value::Bool(true) => {}
-                            _ => return Err(Irreducible::keyword("allOf")),
+                            _ => return Err(CompactError::keyword("allOf")),
                         }
                     }
                 }
@@ -220,14 +224,14 @@ impl<'a> Work<'a> {
         keyword: &str,
         value: &'a Value,
         depth: usize,
-    ) -> Result<Option<Value>, Irreducible> {
+    ) -> Result<Option<Value>, CompactError> {
         self.sensitive |= DRAFT_SENSITIVE.contains(&keyword);
         let reduced = match keyword {
             "properties" => {
-                let members = value.as_object().ok_or(Irreducible::NotAnObject)?.iter();
+                let members = value.as_object().ok_or(CompactError::NotAnObject)?.iter();
                 let reduced =
                     members.map(|(name, member)| Ok((name.clone(), self.schema(member, depth)?)));
-                Value::Object(reduced.collect::<Result<_, Irreducible>>()?)
+                Value::Object(reduced.collect::<Result<_, CompactError>>()?)
             }
             "items" if value.is_array() && self.draft == Draft::Seven => {
                 self.sensitive = true;
@@ -243,22 +247,22 @@ impl<'a> Work<'a> {
             _ if PLAIN.contains(&keyword) => {
                 self.bytes += weight(value);
                 if self.bytes > MAX_BYTES {
-                    return Err(Irreducible::TooLarge);
+                    return Err(CompactError::TooLarge);
                 }
                 value.clone()
             }
             // Changes the meaning of references below it.
-            "$id" if depth > 0 => return Err(Irreducible::keyword(keyword)),
+            "$id" if depth > 0 => return Err(CompactError::keyword(keyword)),
             _ if BANNED.contains(&keyword) || IN_THE_WAY.contains(&keyword) => {
-                return Err(Irreducible::keyword(keyword));
+                return Err(CompactError::keyword(keyword));
             }
             _ => return Ok(None),
         };
         Ok(Some(reduced))
     }
 
-    fn list(&mut self, list: &'a Value, depth: usize) -> Result<Value, Irreducible> {
-        let items = list.as_array().ok_or(Irreducible::NotAnObject)?.iter();
+    fn list(&mut self, list: &'a Value, depth: usize) -> Result<Value, CompactError> {
+        let items = list.as_array().ok_or(CompactError::NotAnObject)?.iter();
         items.map(|item| self.schema(item, depth)).collect()
     }
 
@@ -268,9 +272,9 @@ impl<'a> Work<'a> {
         keyword: &str,
         either: &'a Value,
         depth: usize,
-    ) -> Result<SchemaObject, Irreducible> {
-        let no_single = || Irreducible::keyword(keyword);
-        let either = either.as_array().ok_or(Irreducible::NotAnObject)?;
+    ) -> Result<SchemaObject, CompactError> {
+        let no_single = || CompactError::keyword(keyword);
+        let either = either.as_array().ok_or(CompactError::NotAnObject)?;
         let (chosen, or_null) = match either.as_slice() {
             [only] => (only, false),
             [one, null] | [null, one] if is_null(null) => (one, true),

@@ -3,7 +3,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
-fn reduced(schema: Value) -> Result<Value, Irreducible> {
+fn reduced(schema: Value) -> Result<Value, CompactError> {
     let Value::Object(schema) = schema else { panic!("a schema is an object") };
     reduce(&schema).map(Value::Object)
 }
@@ -102,8 +102,8 @@ fn names_of_properties_are_not_keywords() {
 
 #[test]
 fn schemas_that_cannot_be_expressed_exactly_are_left_out() {
-    let keyword = |keyword: &str| Irreducible::Keyword { keyword: keyword.to_owned() };
-    let conflict = |keyword: &str| Irreducible::Conflict { keyword: keyword.to_owned() };
+    let keyword = |keyword: &str| CompactError::Keyword { keyword: keyword.to_owned() };
+    let conflict = |keyword: &str| CompactError::Conflict { keyword: keyword.to_owned() };
     let member = |schema: Value| json!({ "type": "object", "properties": { "a": schema } });
     for (schema, why) in [
         (
@@ -115,15 +115,15 @@ fn schemas_that_cannot_be_expressed_exactly_are_left_out() {
         (json!({ "patternProperties": { "^x": {} } }), keyword("patternProperties")),
         (json!({ "if": {}, "then": { "required": ["a"] } }), keyword("if")),
         (json!({ "unevaluatedProperties": false }), keyword("unevaluatedProperties")),
-        (json!({ "$ref": "#" }), Irreducible::Recursive),
+        (json!({ "$ref": "#" }), CompactError::Recursive),
         (
             json!({ "$ref": "#/$defs/a", "$defs": { "a": member(json!({ "$ref": "#/$defs/a" })) } }),
-            Irreducible::Recursive,
+            CompactError::Recursive,
         ),
-        (member(json!({ "$ref": "#/nowhere" })), Irreducible::Unresolved),
-        (member(json!({ "$ref": "https://example.com/x.json" })), Irreducible::Unresolved),
-        (json!({ "type": "array" }), Irreducible::NotAnObject),
-        (json!({ "$schema": "http://json-schema.org/draft-04/schema#" }), Irreducible::Draft),
+        (member(json!({ "$ref": "#/nowhere" })), CompactError::Unresolved),
+        (member(json!({ "$ref": "https://example.com/x.json" })), CompactError::Unresolved),
+        (json!({ "type": "array" }), CompactError::NotAnObject),
+        (json!({ "$schema": "http://json-schema.org/draft-04/schema#" }), CompactError::Draft),
         (
             json!({ "allOf": [
                 { "properties": { "a": {} }, "additionalProperties": false },
@@ -154,19 +154,19 @@ fn a_schema_that_grows_too_large_is_refused() {
         definitions.insert(format!("l{level}"), json!({ "properties": properties }));
     }
     let wide = json!({ "$ref": "#/$defs/l23", "$defs": definitions });
-    assert_eq!(reduced(wide), Err(Irreducible::TooLarge));
+    assert_eq!(reduced(wide), Err(CompactError::TooLarge));
 
     let mut deep = json!({});
     for _ in 0..40 {
         deep = json!({ "properties": { "a": deep } });
     }
-    assert_eq!(reduced(deep), Err(Irreducible::TooLarge));
+    assert_eq!(reduced(deep), Err(CompactError::TooLarge));
 
     let values: Vec<String> = (0..2_000).map(|n| format!("{n:0>40}")).collect();
     let many: Map<String, Value> =
         (0..50).map(|n| (format!("p{n}"), json!({ "$ref": "#/$defs/e" }))).collect();
     let heavy = json!({ "properties": many, "$defs": { "e": { "enum": values } } });
-    assert_eq!(reduced(heavy), Err(Irreducible::TooLarge));
+    assert_eq!(reduced(heavy), Err(CompactError::TooLarge));
 }
 
 #[test]

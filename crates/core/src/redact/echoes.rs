@@ -40,7 +40,7 @@ pub struct Echoes {
 }
 
 /// JSON that is nested too deeply to be searched.
-struct Unreadable;
+struct SearchDepthError;
 
 /// Forwards progress without the values.
 struct CleanProgress {
@@ -124,7 +124,7 @@ impl Echoes {
         let clean = structured.map(|structured| self.raw(structured)).transpose();
         match (self.raw(content), clean) {
             (Ok(content), Ok(structured)) => Outcome { content, structured, is_error, retry_after },
-            (Err(Unreadable), _) | (_, Err(Unreadable)) => {
+            (Err(SearchDepthError), _) | (_, Err(SearchDepthError)) => {
                 Outcome::text("the tool's result cannot be read", true)
             }
         }
@@ -221,7 +221,7 @@ impl Echoes {
     }
 
     /// Removes the values from JSON; JSON without values keeps its bytes.
-    fn raw(&self, json: Box<RawValue>) -> Result<Box<RawValue>, Unreadable> {
+    fn raw(&self, json: Box<RawValue>) -> Result<Box<RawValue>, SearchDepthError> {
         if self.values.is_empty() {
             return Ok(json);
         }
@@ -234,7 +234,7 @@ impl Echoes {
         if !hidden && !starts() && self.encoded(text).is_none() {
             return Ok(json);
         }
-        let value = json::parse(text).map_err(|_| Unreadable)?;
+        let value = json::parse(text).map_err(|_| SearchDepthError)?;
         let clean = self.value(value.clone());
         Ok(if clean == value && !open() { json } else { raw(&clean) })
     }

@@ -18,7 +18,7 @@ enum Escaping {
 }
 
 /// A secret in a text: its place there, and its number in the list of secrets.
-type Found = (Range<usize>, usize);
+type SecretMatch = (Range<usize>, usize);
 
 /// Replaces each of the `secrets` in `text`, in plain or escaped characters, by its label. The
 /// secrets are sorted, the longest first: overlapping ones are replaced together, by the label of
@@ -26,12 +26,12 @@ type Found = (Range<usize>, usize);
 pub(super) fn without<'a>(text: &'a str, secrets: &[(Secret, String)]) -> Cow<'a, str> {
     let escapings = [Escaping::None, Escaping::Json, Escaping::Url, Escaping::Form];
     let escapings = escapings.into_iter().filter(|escaping| escaping.occurs_in(text));
-    let mut found: Vec<Found> = escapings.flat_map(|it| it.find(text, secrets)).collect();
+    let mut found: Vec<SecretMatch> = escapings.flat_map(|it| it.find(text, secrets)).collect();
     if found.is_empty() {
         return Cow::Borrowed(text);
     }
     found.sort_unstable_by_key(|(place, _)| place.start);
-    let mut apart: Vec<Found> = Vec::with_capacity(found.len());
+    let mut apart: Vec<SecretMatch> = Vec::with_capacity(found.len());
     for (place, number) in found {
         match apart.last_mut() {
             Some((last, known)) if place.start < last.end => {
@@ -53,7 +53,10 @@ pub(super) fn without<'a>(text: &'a str, secrets: &[(Secret, String)]) -> Cow<'a
 }
 
 /// The places of each of the `secrets` in `text`.
-fn places<'a>(text: &'a str, secrets: &'a [(Secret, String)]) -> impl Iterator<Item = Found> + 'a {
+fn places<'a>(
+    text: &'a str,
+    secrets: &'a [(Secret, String)],
+) -> impl Iterator<Item = SecretMatch> + 'a {
     secrets.iter().enumerate().flat_map(move |(number, (secret, _))| {
         let length = secret.expose().len();
         text.match_indices(secret.expose()).map(move |(at, _)| (at..at + length, number))
@@ -71,7 +74,7 @@ impl Escaping {
     }
 
     /// Finds the places in `text` whose decoded characters are one of the `secrets`.
-    fn find(self, text: &str, secrets: &[(Secret, String)]) -> Vec<Found> {
+    fn find(self, text: &str, secrets: &[(Secret, String)]) -> Vec<SecretMatch> {
         if matches!(self, Self::None) {
             return places(text, secrets).collect();
         }

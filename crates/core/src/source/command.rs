@@ -99,9 +99,9 @@ pub struct Confinement {
     /// Files and directories that it may also write.
     pub write: Vec<PathBuf>,
     /// The TCP ports that it may connect to.
-    pub connect: Connect,
+    pub connect: ConnectPorts,
     /// Paths that are always denied, even when listed elsewhere.
-    pub protected: Protected,
+    pub protected: ProtectedFiles,
     /// Whether it starts when the server runs as root.
     pub root: RootPolicy,
 }
@@ -118,7 +118,7 @@ pub enum RootPolicy {
 
 /// The TCP ports that a program may connect to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Connect {
+pub enum ConnectPorts {
     /// These ports of any host; an empty set means no connections. The program cannot choose a port
     /// to listen on.
     Ports(BTreeSet<u16>),
@@ -128,7 +128,7 @@ pub enum Connect {
 
 /// Files and directories of the server that no confined program may access.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Protected {
+pub struct ProtectedFiles {
     /// Neither readable nor writable: the data directory, keys, and files with secrets.
     pub secret: BTreeSet<PathBuf>,
     /// Not writable: the configuration.
@@ -193,7 +193,7 @@ pub struct Argument {
 /// The unparsed text of a piece of a template.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "expected a string, or an array of strings")]
-pub enum Typed {
+pub enum ArgumentPartText {
     /// One argument.
     One(String),
     /// A group.
@@ -230,7 +230,7 @@ pub enum InvalidTemplate {
 
 /// Why a caller's values cannot become arguments. Never repeats them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unrenderable {
+pub enum ArgumentError {
     /// A value contains a zero byte.
     #[error("`{0}` has a zero byte, which arguments cannot contain")]
     Zero(String),
@@ -256,7 +256,7 @@ impl Template {
     /// # Errors
     /// Fails with every problem.
     pub fn parse(
-        typed: &[Typed],
+        typed: &[ArgumentPartText],
         parameters: &Map<String, Value>,
         stdin: Option<&str>,
     ) -> Result<Self, Vec<InvalidTemplate>> {
@@ -271,11 +271,13 @@ impl Template {
                 Argument::parse(text, place, guarded).map_err(|problem| problems.push(problem)).ok()
             };
             parts.push(match part {
-                Typed::One(text) => ArgumentPart::Argument(match read(text) {
+                ArgumentPartText::One(text) => ArgumentPart::Argument(match read(text) {
                     Some(argument) => argument,
                     None => continue,
                 }),
-                Typed::Group(texts) => ArgumentPart::Group(texts.iter().filter_map(read).collect()),
+                ArgumentPartText::Group(texts) => {
+                    ArgumentPart::Group(texts.iter().filter_map(read).collect())
+                }
             });
         }
         let template = Self(parts);
@@ -308,7 +310,7 @@ impl Template {
     ///
     /// # Errors
     /// Fails if a value cannot be an argument.
-    pub fn render(&self, values: &Map<String, Value>) -> Result<Vec<String>, Unrenderable> {
+    pub fn render(&self, values: &Map<String, Value>) -> Result<Vec<String>, ArgumentError> {
         let mut rendered = Vec::new();
         let mut bytes = 0;
         for part in &self.0 {
@@ -323,7 +325,7 @@ impl Template {
                 rendered.push(text);
             }
         }
-        if bytes > MAX_ARGUMENTS { Err(Unrenderable::TooLongTogether) } else { Ok(rendered) }
+        if bytes > MAX_ARGUMENTS { Err(ArgumentError::TooLongTogether) } else { Ok(rendered) }
     }
 }
 
@@ -421,19 +423,19 @@ impl Argument {
         Ok(Self { before, parameter, after, exposed })
     }
 
-    fn render(&self, values: &Map<String, Value>) -> Result<String, Unrenderable> {
+    fn render(&self, values: &Map<String, Value>) -> Result<String, ArgumentError> {
         let Some(name) = &self.parameter else { return Ok(self.before.clone()) };
         let value = scalar(values.get(name), name)?;
         if value.contains('\0') {
-            return Err(Unrenderable::Zero(name.clone()));
+            return Err(ArgumentError::Zero(name.clone()));
         }
         let is_number = values.get(name).is_some_and(Value::is_number);
         if self.exposed && value.starts_with('-') && !is_number {
-            return Err(Unrenderable::Option(name.clone()));
+            return Err(ArgumentError::Option(name.clone()));
         }
         let text = [self.before.as_str(), &value, &self.after].concat();
         if text.len() > MAX_ARGUMENT {
-            return Err(Unrenderable::TooLong(name.clone()));
+            return Err(ArgumentError::TooLong(name.clone()));
         }
         Ok(text)
     }
@@ -443,13 +445,13 @@ impl Argument {
 ///
 /// # Errors
 /// Fails for an array, an object, or a missing value.
-pub fn scalar(value: Option<&Value>, name: &str) -> Result<String, Unrenderable> {
+pub fn scalar(value: Option<&Value>, name: &str) -> Result<String, ArgumentError> {
     match value {
         Some(Value::String(text)) => Ok(text.clone()),
         Some(Value::Number(number)) => Ok(number.to_string()),
         Some(Value::Bool(flag)) => Ok(flag.to_string()),
         Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => {
-            Err(Unrenderable::NotScalar(name.to_owned()))
+            Err(ArgumentError::NotScalar(name.to_owned()))
         }
     }
 }
@@ -479,8 +481,8 @@ mod tests {
         names.iter().map(|name| ((*name).to_owned(), json!({ "type": "string" }))).collect()
     }
 
-    fn typed(texts: &[&str]) -> Vec<Typed> {
-        texts.iter().map(|text| Typed::One((*text).to_owned())).collect()
+    fn typed(texts: &[&str]) -> Vec<ArgumentPartText> {
+        texts.iter().map(|text| ArgumentPartText::One((*text).to_owned())).collect()
     }
 
     fn values(json: Value) -> Map<String, Value> {
@@ -501,7 +503,7 @@ mod tests {
     fn a_value_cannot_pass_for_an_option() {
         let template = Template::parse(&typed(&["{path}"]), &parameters(&["path"]), None).unwrap();
         let rendered = template.render(&values(json!({ "path": "-rf" })));
-        assert_eq!(rendered, Err(Unrenderable::Option("path".to_owned())));
+        assert_eq!(rendered, Err(ArgumentError::Option("path".to_owned())));
         assert_eq!(template.render(&values(json!({ "path": -3 }))).unwrap(), ["-3"]);
         assert_eq!(template.render(&values(json!({ "path": "a-b" }))).unwrap(), ["a-b"]);
     }
@@ -509,7 +511,7 @@ mod tests {
     #[test]
     fn groups_are_there_only_when_all_their_parameters_are() {
         let mut typed = typed(&["log"]);
-        typed.push(Typed::Group(vec!["-n".to_owned(), "{count}".to_owned()]));
+        typed.push(ArgumentPartText::Group(vec!["-n".to_owned(), "{count}".to_owned()]));
         let template = Template::parse(&typed, &parameters(&["count"]), None).unwrap();
         assert_eq!(template.render(&Map::new()).unwrap(), ["log"]);
         assert_eq!(template.render(&values(json!({ "count": 3 }))).unwrap(), ["log", "-n", "3"]);
@@ -521,10 +523,10 @@ mod tests {
         let template = Template::parse(&typed(&["{a}", "{b}"]), &parameters(&["a", "b"]), None);
         let template = template.unwrap();
         let rendered = |a: &str| template.render(&values(json!({ "a": a, "b": "x" })));
-        assert_eq!(rendered("a\0b"), Err(Unrenderable::Zero("a".to_owned())));
+        assert_eq!(rendered("a\0b"), Err(ArgumentError::Zero("a".to_owned())));
         assert!(rendered(&"x".repeat(MAX_ARGUMENT)).is_ok());
         let long = "x".repeat(MAX_ARGUMENT + 1);
-        assert_eq!(rendered(&long), Err(Unrenderable::TooLong("a".to_owned())));
+        assert_eq!(rendered(&long), Err(ArgumentError::TooLong("a".to_owned())));
     }
 
     #[test]

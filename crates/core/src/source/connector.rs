@@ -8,7 +8,7 @@ use crate::{credential::SecretValue, egress::AllowList};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectorSpec {
     /// The location of the document.
-    pub document: DocumentAt,
+    pub document: OpenApiLocation,
     /// The base URL of the service; without it, the document's `servers` apply.
     pub base_url: Option<String>,
     /// The operations that become tools: globs over their names, or `METHOD /path` with globs.
@@ -26,7 +26,7 @@ pub struct ConnectorSpec {
 
 /// The location of an OpenAPI document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DocumentAt {
+pub enum OpenApiLocation {
     /// A file, JSON or YAML, or a folder that contains it as `openapi.yaml`, `openapi.yml` or
     /// `openapi.json`. It may refer to other files beneath its folder.
     Path(PathBuf),

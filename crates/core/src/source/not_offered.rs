@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// How much of an upstream reaches no caller, because only tools are offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct NotOffered {
+pub struct OmittedOffers {
     /// Its resources.
     pub resources: Amount,
     /// Its templates of resources.
@@ -58,16 +58,16 @@ impl Default for Amount {
     }
 }
 
-// === impl NotOffered ===
+// === impl OmittedOffers ===
 
-impl NotOffered {
+impl OmittedOffers {
     /// Whether callers are offered everything.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-impl fmt::Display for NotOffered {
+impl fmt::Display for OmittedOffers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tools = |count, what| {
             (count > 0).then(|| format!("{what} of {}", counted(count, "tool", "tools")))
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_line_names_what_there_is_and_nothing_else() {
-        let all = NotOffered {
+        let all = OmittedOffers {
             resources: Amount { count: 3, complete: true },
             resource_templates: Amount { count: 1, complete: true },
             prompts: Amount { count: 2_000, complete: false },
@@ -127,9 +127,11 @@ mod tests {
             "3 resources, 1 resource template, at least 2 000 prompts, \
              instructions (1 204 characters), icons of the server, icons of 1 tool, _meta of 14 tools"
         );
-        let unknown = NotOffered { prompts: Amount::UNKNOWN, ..NotOffered::default() };
+        let unknown = OmittedOffers { prompts: Amount::UNKNOWN, ..OmittedOffers::default() };
         assert_eq!(unknown.to_string(), "prompts (not counted)");
         assert!(!unknown.is_empty());
-        assert!(NotOffered::default().is_empty() && NotOffered::default().to_string().is_empty());
+        assert!(
+            OmittedOffers::default().is_empty() && OmittedOffers::default().to_string().is_empty()
+        );
     }
 }

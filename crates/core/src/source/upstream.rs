@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     command::{CommandsSpec, Confinement},
-    connector::{ConnectorSpec, DocumentAt},
+    connector::{ConnectorSpec, OpenApiLocation},
     mcp::StdioSpec,
     pack::{PackLocation, PackOffer, PackSpec},
     workflow::WorkflowSpec,
@@ -62,13 +62,13 @@ pub enum UpstreamSpec {
     /// Tools of the program that embeds the gateway; there is no connection.
     Native,
     /// An upstream that must not be contacted, because one of its secrets could not be read.
-    Unusable(Unusable),
+    Unusable(UnusableUpstream),
 }
 
 /// An upstream with unreadable secrets. Command-line commands that do not need it continue without
 /// it; a server does not start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unusable {
+pub struct UnusableUpstream {
     /// The configured upstream, without the missing secrets.
     pub upstream: Box<UpstreamSpec>,
     /// The missing secret, for the operator.
@@ -86,7 +86,7 @@ pub struct SourceFiles<'a> {
 
 /// The classification of tools without a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Usual {
+pub struct DefaultClassification {
     /// The safety tier.
     pub tier: SafetyTier,
     /// The network access.
@@ -233,16 +233,16 @@ impl UpstreamSpec {
 
     /// The classification of its tools without a rule. RFC 0078 requires `write` for unclassified
     /// tools of MCP servers.
-    pub fn usual(&self) -> Usual {
+    pub fn usual(&self) -> DefaultClassification {
         match self {
             // Programs require approval, and their network access is not mediated.
-            Self::Commands(_) => Usual {
+            Self::Commands(_) => DefaultClassification {
                 tier: SafetyTier::Exec,
                 egress: Egress::HostOwned,
                 approval: Approval::Always,
             },
             // Requests are ours, and guarded.
-            Self::Connector(_) => Usual {
+            Self::Connector(_) => DefaultClassification {
                 tier: SafetyTier::Write,
                 egress: Egress::SafeFetch,
                 approval: Approval::Never,
@@ -251,7 +251,7 @@ impl UpstreamSpec {
             | Self::McpHttp(_)
             | Self::Workflow(_)
             | Self::Pack(_)
-            | Self::Native => Usual {
+            | Self::Native => DefaultClassification {
                 tier: SafetyTier::Write,
                 egress: Egress::HostMediated,
                 approval: Approval::Never,
@@ -293,7 +293,7 @@ impl UpstreamSpec {
     pub fn files(&self) -> SourceFiles<'_> {
         match self {
             Self::Workflow(workflow) => SourceFiles { patterns: &workflow.files, file: None },
-            Self::Connector(ConnectorSpec { document: DocumentAt::Path(path), .. })
+            Self::Connector(ConnectorSpec { document: OpenApiLocation::Path(path), .. })
             | Self::Pack(PackSpec { location: PackLocation::Path(path), .. }) => {
                 SourceFiles { patterns: &[], file: Some(path) }
             }

@@ -2,7 +2,7 @@
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use toolcrib_core::{
-    approval::{Approval, ApprovalQuery, ApprovalState, ApprovalStore, Verdict, VoteRefused},
+    approval::{Approval, ApprovalQuery, ApprovalState, ApprovalStore, Verdict, VoteRefusal},
     id::ApprovalId,
     principal::Principal,
     store::StoreError,
@@ -25,7 +25,7 @@ pub enum ApprovalError {
     NotFound,
     /// The caller may not give this answer.
     #[error("{0}")]
-    Refused(VoteRefused),
+    Refused(VoteRefusal),
     /// The store failed, or is missing.
     #[error("approvals cannot be read or changed right now; try again later")]
     Unavailable,
@@ -184,18 +184,18 @@ impl Approvals {
     }
 
     /// Records a rejected answer of an approver as a denial.
-    fn record_refused(&self, approver: &Principal, refused: &VoteRefused) {
+    fn record_refused(&self, approver: &Principal, refused: &VoteRefusal) {
         let reason = match refused {
-            VoteRefused::Own => "own",
-            VoteRefused::SameHand => "same_hand",
-            VoteRefused::Anonymous => "unauthenticated",
-            VoteRefused::Scope(_) => "scope",
-            VoteRefused::Role => "role",
-            VoteRefused::NotPending(_)
-            | VoteRefused::NotGranted(_)
-            | VoteRefused::Again
-            | VoteRefused::Comment
-            | VoteRefused::Unexplained => return,
+            VoteRefusal::Own => "own",
+            VoteRefusal::SameHand => "same_hand",
+            VoteRefusal::Anonymous => "unauthenticated",
+            VoteRefusal::Scope(_) => "scope",
+            VoteRefusal::Role => "role",
+            VoteRefusal::NotPending(_)
+            | VoteRefusal::NotGranted(_)
+            | VoteRefusal::Again
+            | VoteRefusal::Comment
+            | VoteRefusal::Unexplained => return,
         };
         self.audit.denials().denied(approver, "approvals:respond", "/v1/approvals/{id}", reason);
     }

@@ -75,7 +75,11 @@ impl Pauses {
 
 impl Deadline<'_> {
     /// Runs `future` for at most `limit`; `None` on a timeout.
-    pub(crate) async fn within<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
+    pub(crate) async fn with_timeout<F: Future>(
+        &self,
+        limit: Duration,
+        future: F,
+    ) -> Option<F::Output> {
         let mut future = pin!(future);
         let started = Instant::now();
         let mut end = started + limit;
@@ -153,7 +157,9 @@ mod tests {
             }
             tokio::time::sleep(Duration::from_millis(300)).await;
         };
-        assert!(outer.within(limit, inner.within(limit, work)).await.flatten().is_some());
+        assert!(
+            outer.with_timeout(limit, inner.with_timeout(limit, work)).await.flatten().is_some()
+        );
         drop((outer, inner));
         assert!(pauses.0.lock().is_empty(), "nothing is kept of calls that have ended");
     }
@@ -169,9 +175,9 @@ mod tests {
             let _other = pauses.enter(&id("stranger"));
             tokio::time::sleep(Duration::from_millis(1100)).await;
         };
-        assert!(call.within(limit, work).await.is_none());
+        assert!(call.with_timeout(limit, work).await.is_none());
         let plain = pauses.deadline(None, Some(&id("call")));
-        assert!(plain.within(limit, std::future::pending::<()>()).await.is_none());
+        assert!(plain.with_timeout(limit, std::future::pending::<()>()).await.is_none());
         drop(stranger);
     }
 }

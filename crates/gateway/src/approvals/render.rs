@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolcrib_core::{
-    approval::{Approval, Verdict, Vote, VoteRefused},
+    approval::{Approval, Verdict, Vote, VoteRefusal},
     clock::Timestamp,
     principal::Principal,
 };
@@ -55,7 +55,7 @@ pub fn to_json(
 /// Why `reader` cannot approve a request that others can approve.
 fn why_not(approval: &Approval, reader: &Principal, now: Timestamp) -> Option<String> {
     match approval.admits(reader, Verdict::Grant, None, now) {
-        Ok(()) | Err(VoteRefused::NotPending(_)) => None,
+        Ok(()) | Err(VoteRefusal::NotPending(_)) => None,
         Err(refused) => Some(refused.to_string()),
     }
 }

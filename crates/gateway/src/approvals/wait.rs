@@ -50,7 +50,7 @@ impl Approvals {
         gate: ApprovalGate,
         input: SurfaceInput<'_>,
         parent: Option<&CallId>,
-        hang_up: &CancellationToken,
+        cancellation: &CancellationToken,
     ) -> Result<Option<Arc<Snapshot>>, CallError> {
         let ApprovalGate::Closed(fingerprint, grant) = gate else { return Ok(None) };
         let Some((store, fingerprint)) = self.store.as_deref().zip(fingerprint) else {
@@ -59,7 +59,7 @@ impl Approvals {
         };
         let waiting = WaitingCall { approvals: self, store, principal, fingerprint, input, parent };
         let paid = grant.is_none();
-        waiting.pass(call, grant, paid, hang_up).await
+        waiting.pass(call, grant, paid, cancellation).await
     }
 }
 
@@ -79,7 +79,7 @@ impl WaitingCall<'_> {
         call: &mut CallIdentity,
         mut found: Option<Box<Approval>>,
         mut paid: bool,
-        hang_up: &CancellationToken,
+        cancellation: &CancellationToken,
     ) -> Result<Option<Arc<Snapshot>>, CallError> {
         let config = self.approvals.services.config();
         let is_repeated = self.input.input.sent().caller.as_ref().is_some_and(|it| it.is_repeated);
@@ -135,7 +135,7 @@ impl WaitingCall<'_> {
                     waited = true;
                     let woken = tokio::select! {
                         biased;
-                        () = hang_up.cancelled() => return Err(CallError::Cancelled),
+                        () = cancellation.cancelled() => return Err(CallError::Cancelled),
                         // The caller can repeat a call, even at another server; a step cannot.
                         () = background.ending().cancelled(), if self.parent.is_none() => None,
                         () = background.ended().cancelled() => return Err(CallError::Cancelled),

@@ -28,14 +28,14 @@ use crate::{
     assembly::pinned::{self, SourcePins, Verdict},
     assembly::{
         classify::{classify, idle_rules, narrowed},
-        listed::{Listed, ListedOffer},
+        listed::{ListedOffer, OfferList},
         schemas,
     },
 };
 
 /// The entries of one source, and the problems of its tools and rules.
 #[derive(Debug, Default)]
-pub(crate) struct Assembled {
+pub(crate) struct Assembly {
     /// The entries to offer.
     pub(crate) entries: Vec<Arc<Entry>>,
     /// The problems, for the operator.
@@ -43,19 +43,19 @@ pub(crate) struct Assembled {
     /// The entries that are left out until their current form is approved.
     pub(crate) quarantined: Vec<Arc<Entry>>,
     /// The tools of all these entries.
-    pub(crate) made: Made,
+    pub(crate) made: EntryCache,
 }
 
 /// The entries of the tools of one source, kept for the next assembly.
 #[derive(Debug, Default)]
-pub(crate) struct Made {
+pub(crate) struct EntryCache {
     /// The other inputs of the entries, in addition to their tools.
     basis: Option<Basis>,
-    entries: Vec<MadeEntry>,
+    entries: Vec<CachedEntry>,
 }
 
 #[derive(Debug)]
-struct MadeEntry {
+struct CachedEntry {
     tool: Arc<ListedOffer>,
     entry: Arc<Entry>,
     notes: Arc<[String]>,
@@ -63,7 +63,7 @@ struct MadeEntry {
 
 /// An entry, and the differences from the listed tool.
 #[derive(Debug)]
-pub(crate) struct Noted {
+pub(crate) struct EntryWithNotes {
     pub(crate) entry: Entry,
     pub(crate) notes: Vec<String>,
 }
@@ -81,19 +81,19 @@ pub(crate) struct Assembler<'a> {
     pub(crate) source: &'a Arc<SourceConfig>,
     gate: &'a GateConfig,
     validators: &'a Arc<Validators>,
-    checked: RefCell<Checked>,
+    checked: RefCell<SchemaCache>,
 }
 
 /// The checked schemas of a list; equal schemas are kept once.
 #[derive(Default)]
-struct Checked {
-    inputs: HashMap<OneText, CompiledInput>,
+struct SchemaCache {
+    inputs: HashMap<SchemaAddress, CompiledInput>,
     /// The output schemas that callers see unchanged.
-    outputs: HashSet<OneText>,
+    outputs: HashSet<SchemaAddress>,
 }
 
 /// A text, compared by its address: equal texts at two addresses count as different.
-struct OneText(Schema);
+struct SchemaAddress(Schema);
 
 /// The compiled check of an input schema, and the patterns that it leaves out.
 type CompiledInput = (ArgumentCheck, Vec<String>);
@@ -120,12 +120,12 @@ impl<'a> Assembler<'a> {
     /// entries of `before` whose tools and rules are the same.
     pub(crate) fn assemble(
         &self,
-        listed: &Listed,
+        listed: &OfferList,
         pins: Option<&SourcePins>,
-        before: &Made,
-    ) -> Assembled {
+        before: &EntryCache,
+    ) -> Assembly {
         let source = self.source;
-        let mut assembled = Assembled { problems: listed.problems.clone(), ..Assembled::default() };
+        let mut assembled = Assembly { problems: listed.problems.clone(), ..Assembly::default() };
         let known = before.known(self, listed);
         let mut unfit = Vec::new();
         for tool in &listed.offers {
@@ -133,7 +133,7 @@ impl<'a> Assembler<'a> {
                 Some(made) => (Arc::clone(&made.entry), Arc::clone(&made.notes)),
                 None => match self.listed_entry(listed, tool) {
                     None => continue,
-                    Some(Ok(Noted { entry, notes })) => (Arc::new(entry), notes.into()),
+                    Some(Ok(EntryWithNotes { entry, notes })) => (Arc::new(entry), notes.into()),
                     Some(Err(problem)) => {
                         let (kind, name) = (tool.kind, &tool.name);
                         let problem = format!("{kind} {name:?} is left out: {problem}");
@@ -148,7 +148,7 @@ impl<'a> Assembler<'a> {
             let (tool, made) = (Arc::clone(tool), Arc::clone(&entry));
             let book = pins.map(|pins| &pins.book);
             let verdict = pinned::verdict(source, book, &tool.key(), tool.digest);
-            assembled.made.entries.push(MadeEntry { tool, entry: made, notes });
+            assembled.made.entries.push(CachedEntry { tool, entry: made, notes });
             if verdict != Verdict::Approved {
                 unfit.push((Arc::clone(&entry), verdict));
                 if source.pins.mode == PinMode::Enforce {
@@ -165,7 +165,11 @@ impl<'a> Assembler<'a> {
     }
 
     /// The entry of `tool`; `None` if a rule hides it.
-    fn listed_entry(&self, listed: &Listed, tool: &ListedOffer) -> Option<Result<Noted, String>> {
+    fn listed_entry(
+        &self,
+        listed: &OfferList,
+        tool: &ListedOffer,
+    ) -> Option<Result<EntryWithNotes, String>> {
         let mut set = classify(self.source, &tool.name);
         if set.hide == Some(true) {
             return None;
@@ -176,20 +180,20 @@ impl<'a> Assembler<'a> {
         let discovered = tool.discovered()?;
         let made = self.entry(listed.version.as_deref(), &discovered, Some(tool), set);
         let pinned = (self.source.pins.mode == PinMode::Enforce).then_some(tool.digest);
-        Some(made.map(|Noted { entry, notes }| Noted {
+        Some(made.map(|EntryWithNotes { entry, notes }| EntryWithNotes {
             entry: Entry { digest: Some(tool.digest), pinned, ..entry },
             notes,
         }))
     }
 }
 
-impl Made {
+impl EntryCache {
     /// The entries that `assembler` would build again unchanged, by the address of their tool.
     fn known(
         &self,
         assembler: &Assembler<'_>,
-        listed: &Listed,
-    ) -> HashMap<*const ListedOffer, &MadeEntry> {
+        listed: &OfferList,
+    ) -> HashMap<*const ListedOffer, &CachedEntry> {
         let same = self.basis.as_ref().is_some_and(|basis| basis.is_of(assembler, listed));
         let entries = self.entries.iter().filter(|_| same);
         entries.map(|made| (Arc::as_ptr(&made.tool), made)).collect()
@@ -197,7 +201,7 @@ impl Made {
 }
 
 impl Basis {
-    fn of(assembler: &Assembler<'_>, listed: &Listed) -> Self {
+    fn of(assembler: &Assembler<'_>, listed: &OfferList) -> Self {
         Self {
             source: Arc::clone(assembler.source),
             gate: assembler.gate.clone(),
@@ -206,7 +210,7 @@ impl Basis {
         }
     }
 
-    fn is_of(&self, assembler: &Assembler<'_>, listed: &Listed) -> bool {
+    fn is_of(&self, assembler: &Assembler<'_>, listed: &OfferList) -> bool {
         Arc::ptr_eq(&self.source, assembler.source)
             && self.gate == *assembler.gate
             && self.version == listed.version
@@ -258,7 +262,7 @@ impl Assembler<'_> {
         tool: &DiscoveredOffer,
         listed: Option<&ListedOffer>,
         set: Classification,
-    ) -> Result<Noted, String> {
+    ) -> Result<EntryWithNotes, String> {
         let Self { source, gate, .. } = *self;
         let id = names::offer_id(tool.offer.kind(), source.kind, &source.spec.id, &tool.name)
             .map_err(|error| error.to_string())?;
@@ -350,14 +354,14 @@ impl Assembler<'_> {
             offer: tool.offer.clone(),
             tool: descriptor,
         };
-        Ok(Noted { entry, notes })
+        Ok(EntryWithNotes { entry, notes })
     }
 }
 
 impl Assembler<'_> {
     /// Compiles the check of `schema`, whose text is `text`, or reuses an equal one.
     fn compile_on_use(&self, schema: &Value, text: &Schema) -> Result<CompiledInput, SchemaError> {
-        let one = OneText(text.clone());
+        let one = SchemaAddress(text.clone());
         let mut checked = self.checked.borrow_mut();
         if let Some(known) = checked.inputs.get(&one) {
             return Ok(known.clone());
@@ -375,7 +379,7 @@ impl Assembler<'_> {
     ) -> Result<Option<Schema>, String> {
         let Some(schema) = schema else { return Ok(None) };
         let as_listed = listed.filter(|_| matches!(schema, Cow::Borrowed(_)));
-        let one = as_listed.cloned().map(OneText);
+        let one = as_listed.cloned().map(SchemaAddress);
         if let Some(one) = one.as_ref().filter(|one| self.checked.borrow().outputs.contains(one)) {
             return Ok(Some(one.0.clone()));
         }
@@ -387,15 +391,15 @@ impl Assembler<'_> {
     }
 }
 
-impl PartialEq for OneText {
+impl PartialEq for SchemaAddress {
     fn eq(&self, other: &Self) -> bool {
         self.0.is_shared_with(&other.0)
     }
 }
 
-impl Eq for OneText {}
+impl Eq for SchemaAddress {}
 
-impl Hash for OneText {
+impl Hash for SchemaAddress {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.as_str().as_ptr().hash(state);
     }
@@ -445,10 +449,10 @@ mod tests {
 
     use super::*;
 
-    fn assemble(source: SourceConfig, gate: &GateConfig, discovered: Discovered) -> Assembled {
+    fn assemble(source: SourceConfig, gate: &GateConfig, discovered: Discovered) -> Assembly {
         let (source, validators) = (Arc::new(source), Arc::default());
         let assembler = Assembler::new(&source, gate, &validators);
-        assembler.assemble(&Listed::new(discovered, None).0, None, &Made::default())
+        assembler.assemble(&OfferList::new(discovered, None).0, None, &EntryCache::default())
     }
 
     fn formed(tools: impl IntoIterator<Item = DiscoveredOffer>) -> Vec<FormedOffer> {
@@ -474,7 +478,7 @@ mod tests {
         }
     }
 
-    fn assembled(rules: &str, names: &[&str]) -> Assembled {
+    fn assembled(rules: &str, names: &[&str]) -> Assembly {
         let (source, gate) = source(rules);
         let hints = json!({"readOnlyHint": true, "destructiveHint": false});
         let tools = names.iter().map(|name| tool(name, hints.clone()));
@@ -561,9 +565,9 @@ mod tests {
             Discovered { offers: formed([changing, same]), ..Discovered::default() }
         };
         let hidden = json!({ "type": "object", "title": "a\u{200b}" });
-        let (first, _) = Listed::new(described(&schema), None);
-        let (second, _) = Listed::new(described(&hidden), Some(&first));
-        let before = assembler.assemble(&first, None, &Made::default());
+        let (first, _) = OfferList::new(described(&schema), None);
+        let (second, _) = OfferList::new(described(&hidden), Some(&first));
+        let before = assembler.assemble(&first, None, &EntryCache::default());
         let after = assembler.assemble(&second, None, &before.made);
         let [one, other] = [&before, &after].map(|it| &it.entries);
         assert!(!Arc::ptr_eq(&one[0], &other[0]));

@@ -3,10 +3,10 @@
 use toolcrib_config::{Classification, SourceConfig, ToolRule};
 use toolcrib_core::catalog::Tenants;
 
-use crate::assembly::listed::Listed;
+use crate::assembly::listed::OfferList;
 
 /// The problems of rules that match no tool.
-pub(crate) fn idle_rules(source: &SourceConfig, listed: &Listed) -> Vec<String> {
+pub(crate) fn idle_rules(source: &SourceConfig, listed: &OfferList) -> Vec<String> {
     let patterns = idle_patterns(source, listed);
     patterns.map(|pattern| format!("rule \"{pattern}\" matches no tool")).collect()
 }
@@ -14,7 +14,7 @@ pub(crate) fn idle_rules(source: &SourceConfig, listed: &Listed) -> Vec<String> 
 /// The patterns of rules that match no tool.
 pub(crate) fn idle_patterns<'a>(
     source: &'a SourceConfig,
-    listed: &Listed,
+    listed: &OfferList,
 ) -> impl Iterator<Item = &'a str> {
     let matches = |rule: &ToolRule| listed.offers.iter().any(|tool| rule.glob.is_match(&tool.name));
     source.rules.iter().filter(move |rule| !matches(rule)).map(|rule| rule.pattern.as_str())

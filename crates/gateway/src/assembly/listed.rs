@@ -21,13 +21,13 @@ use toolcrib_core::{
     limit::Rate,
     offer::OfferKind,
     pin::PinForm,
-    schema::{Schema, SchemaObject, TooDeep, is_deeper},
+    schema::{Schema, SchemaDepthError, SchemaObject, is_deeper},
     source::{Discovered, DiscoveredOffer, FormedOffer},
 };
 
 /// A [`Discovered`] as text. Has the same JSON.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Listed {
+pub(crate) struct OfferList {
     pub(crate) version: Option<String>,
     #[serde(deserialize_with = "offers")]
     pub(crate) offers: Vec<Arc<ListedOffer>>,
@@ -68,9 +68,9 @@ const IN_RAW: [&str; 2] = ["inputSchema", "outputSchema"];
 /// The deepest nesting of a tool; its text must be parseable again.
 const MAX_NESTING: usize = 124;
 
-// === impl Listed ===
+// === impl OfferList ===
 
-impl Listed {
+impl OfferList {
     /// Stores `discovered`, and reuses the equal offers of `before`. Also returns the forms of
     /// the other offers.
     pub(crate) fn new(discovered: Discovered, before: Option<&Self>) -> (Self, NewForms) {
@@ -122,7 +122,7 @@ impl ListedOffer {
         mut tool: DiscoveredOffer,
         digest: Digest,
         schemas: &mut Schemas,
-    ) -> Result<Self, TooDeep> {
+    ) -> Result<Self, SchemaDepthError> {
         let known = schemas;
         let schemas = [tool.input_schema.take(), tool.output_schema.take()];
         let mut is_in_raw = [false; 2];
@@ -151,9 +151,9 @@ impl ListedOffer {
         let output = keep(output, |tool| &mut tool.output_schema)?;
         let rest = [&tool.input_schema, &tool.output_schema, &tool.annotations];
         if rest.into_iter().flatten().chain([&tool.raw]).any(|it| is_deeper(it, MAX_NESTING)) {
-            return Err(TooDeep);
+            return Err(SchemaDepthError);
         }
-        let rest = serde_json::to_string(&tool).map_err(|_| TooDeep)?.into();
+        let rest = serde_json::to_string(&tool).map_err(|_| SchemaDepthError)?.into();
         Ok(Self {
             kind: tool.offer.kind(),
             name: tool.name,
@@ -201,7 +201,7 @@ impl Serialize for ListedOffer {
     }
 }
 
-/// Reads the offers of a [`Listed`], one after the other.
+/// Reads the offers of an [`OfferList`], one after the other.
 fn offers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<ListedOffer>>, D::Error> {
     struct Offers;
     impl<'de> Visitor<'de> for Offers {
@@ -228,7 +228,7 @@ fn offers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<ListedOf
 
 impl Schemas {
     /// The shared text of `schema`.
-    fn keep(&mut self, schema: &SchemaObject) -> Result<Schema, TooDeep> {
+    fn keep(&mut self, schema: &SchemaObject) -> Result<Schema, SchemaDepthError> {
         let schema = Schema::new(schema)?;
         if let Some(known) = self.0.get(&schema) {
             return Ok(known.clone());
@@ -271,14 +271,14 @@ mod tests {
             tool("three", json!(true), Value::Null),
             tool("four", json!([1]), json!([{ "inputSchema": null }])),
         ] {
-            let (listed, forms) = Listed::new(discovered(vec![tool.clone()]), None);
+            let (listed, forms) = OfferList::new(discovered(vec![tool.clone()]), None);
             assert_eq!(forms[&tool.name], PinForm::of(&tool));
             let read: Vec<_> = listed.discovered().collect();
             assert_eq!(read, std::slice::from_ref(&tool));
             assert_eq!(listed.offers[0].digest, PinForm::of(&tool).digest);
             let (json, same) = (json!(discovered(vec![tool])).to_string(), json!(listed));
             assert_eq!(same.to_string(), json);
-            let stored: Listed = serde_json::from_str(&json).unwrap();
+            let stored: OfferList = serde_json::from_str(&json).unwrap();
             assert_eq!(stored.discovered().collect::<Vec<_>>(), read);
         }
     }
@@ -292,11 +292,11 @@ mod tests {
                 tool("two", two.clone(), json!({})),
             ])
         };
-        let (first, _) = Listed::new(list(&short, &long), None);
+        let (first, _) = OfferList::new(list(&short, &long), None);
         let (reordered, forms) =
-            Listed::new(list(&short, &json!({ "b": 2, "a": 1 })), Some(&first));
+            OfferList::new(list(&short, &json!({ "b": 2, "a": 1 })), Some(&first));
         assert!(first.is_same(&reordered) && forms.is_empty());
-        let (changed, forms) = Listed::new(list(&short, &short), Some(&first));
+        let (changed, forms) = OfferList::new(list(&short, &short), Some(&first));
         assert!(!first.is_same(&changed));
         assert_eq!(forms.into_keys().collect::<Vec<_>>(), ["two"]);
         assert!(Arc::ptr_eq(&first.offers[0], &changed.offers[0]));
@@ -311,8 +311,8 @@ mod tests {
             tool("two", schema.clone(), json!({ "inputSchema": schema })),
             tool("three", json!({ "type": "object" }), json!({})),
         ];
-        let (listed, _) = Listed::new(discovered(tools), None);
-        let stored: Listed = serde_json::from_str(&json!(listed).to_string()).unwrap();
+        let (listed, _) = OfferList::new(discovered(tools), None);
+        let stored: OfferList = serde_json::from_str(&json!(listed).to_string()).unwrap();
         for listed in [listed, stored] {
             let text = |at: usize| listed.offers[at].input.as_ref().unwrap();
             assert!(text(0).is_shared_with(text(1)) && !text(0).is_shared_with(text(2)));
@@ -325,7 +325,7 @@ mod tests {
     fn a_tool_that_could_not_be_read_again_is_left_out() {
         let deep = (0..200).fold(json!({}), |inner, _| json!({ "not": inner }));
         let tools = vec![tool("deep", deep, json!({})), tool("flat", json!({}), json!({}))];
-        let (listed, _) = Listed::new(discovered(tools), None);
+        let (listed, _) = OfferList::new(discovered(tools), None);
         assert_eq!(listed.offers.len(), 1);
         assert_eq!(
             listed.problems,

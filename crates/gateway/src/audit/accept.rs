@@ -27,7 +27,7 @@ pub struct Acceptance {
 }
 
 /// The witnesses of a record, before its acceptance.
-struct Known {
+struct KnownWitnesses {
     /// The witnesses with a valid signature of the signing key.
     witnesses: Vec<Witness>,
     /// All of them together.
@@ -36,7 +36,7 @@ struct Known {
     problem: Option<&'static str>,
 }
 
-impl Known {
+impl KnownWitnesses {
     async fn read(
         storage: &dyn Storage,
         signer: &dyn CheckpointSigner,
@@ -108,7 +108,7 @@ pub async fn accept(
     now: Timestamp,
 ) -> Result<Vec<Acceptance>, StoreError> {
     let (log, store) = (&*storage.events(), &*storage.record());
-    let known = Known::read(storage, signer, &**own).await?;
+    let known = KnownWitnesses::read(storage, signer, &**own).await?;
     let mut tenants: BTreeSet<TenantId> = known.merged.tenants.keys().cloned().collect();
     tenants.extend(continuity::tenants(store).await?);
     let mut problems = Vec::new();

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::Semaphore;
 use toolcrib_core::{
-    authorize::Denied,
+    authorize::DenialReason,
     call::{CallError, Outcome},
     canonical,
     egress::EgressDecided,
@@ -26,13 +26,13 @@ use super::{
     denials::Denials,
     events::Events,
     readiness::Readiness,
-    recorded::{CallIdentity, RecordedEnd, Started},
+    recorded::{CallIdentity, RecordedEnd, StartedCall},
     search::EventSearch,
     space::Space,
     writer::Writer,
 };
 use crate::{
-    background::{Background, Services},
+    background::{BackgroundTasks, Services},
     ids::new_id,
     listeners::Listeners,
 };
@@ -43,7 +43,7 @@ pub struct Audit {
     denials: Denials,
     late: Arc<Semaphore>,
     space: Arc<Space>,
-    background: Background,
+    background: BackgroundTasks,
     /// The streams of events of runs.
     pub(super) streams: Listeners,
     search: Arc<EventSearch>,
@@ -176,12 +176,12 @@ impl Audit {
     }
 
     /// Makes the opening event durable. On an error the call must not run.
-    pub(crate) async fn started(&self, call: CallIdentity) -> Result<Started, CallError> {
+    pub(crate) async fn started(&self, call: CallIdentity) -> Result<StartedCall, CallError> {
         self.require_sound_store()?;
         let event = self.writer.events.called(&call);
         let id = event.event_id.clone();
         match self.writer.append(&[event]).await {
-            Ok(_) => Ok(Started { call, event: id }),
+            Ok(_) => Ok(StartedCall { call, event: id }),
             Err(error) => Err(self.refused_to_store(&error)),
         }
     }
@@ -192,12 +192,12 @@ impl Audit {
     /// recorded outcome.
     pub(crate) async fn finished(
         &self,
-        started: Started,
+        started: StartedCall,
         result: Result<&Outcome, &CallError>,
         duration: Option<Duration>,
         egress: Vec<EgressDecided>,
     ) -> RecordedEnd {
-        let Started { call, event: cause } = started;
+        let StartedCall { call, event: cause } = started;
         let mut events: Vec<_> = egress
             .into_iter()
             .map(|decided| {
@@ -265,7 +265,7 @@ impl Audit {
         &self,
         call: &CallIdentity,
         error: &CallError,
-        denied: Option<&Denied>,
+        denied: Option<&DenialReason>,
         egress: Vec<EgressDecided>,
     ) {
         let events = self.writer.events.refused(call, error, denied, egress);

@@ -22,13 +22,13 @@ use toolcrib_config::RecordConfig;
 use toolcrib_core::{
     canonical::Digest,
     id::TenantId,
-    record::{Checkpoint, CheckpointKind, KnownHeads, News, Witness},
+    record::{Checkpoint, CheckpointKind, KnownHeads, LogGrowth, Witness},
     store::StoreError,
 };
 
 use super::{
     context::Context,
-    continuity::{self, Break, KnownEnds, break_of},
+    continuity::{self, Discontinuity, KnownEnds, break_of},
     witnesses::{self, Comparison, Witnesses},
 };
 
@@ -52,7 +52,7 @@ pub(super) struct Signing {
     signed: broadcast::Sender<Checkpoint>,
     /// Position in the whole log up to which new events are known; `None` before the first round.
     seen: Option<u64>,
-    waiting: HashMap<TenantId, Waiting>,
+    waiting: HashMap<TenantId, UnsignedTenant>,
     /// The heads of the logs at the last round, as this process knows them.
     known: Option<KnownHeads>,
     /// The signed heads that were among the known ones in this generation.
@@ -70,13 +70,13 @@ pub(super) struct Signing {
     highest: u64,
     /// The last tenant whose signed part was checked.
     checked: Option<TenantId>,
-    trouble: Trouble,
+    trouble: SigningObstacles,
     failures: u32,
 }
 
 /// The obstacles to signing the record.
 #[derive(Default)]
-struct Trouble {
+struct SigningObstacles {
     /// The store is not the opened one, or is shorter than before.
     store: Option<&'static str>,
     /// A valid witness is missing.
@@ -84,15 +84,15 @@ struct Trouble {
     /// The witness of another server is invalid.
     foreign: Option<&'static str>,
     /// Contradictions to the witness of another server, by tenant.
-    others: BTreeMap<TenantId, Break>,
+    others: BTreeMap<TenantId, Discontinuity>,
     /// Changed signed parts, by tenant.
-    signed: BTreeMap<TenantId, Break>,
+    signed: BTreeMap<TenantId, Discontinuity>,
     /// Heads of logs that do not continue the signed part.
-    ends: BTreeMap<TenantId, Break>,
+    ends: BTreeMap<TenantId, Discontinuity>,
 }
 
 /// A tenant with unsigned events.
-struct Waiting {
+struct UnsignedTenant {
     events: u64,
     /// Monotonic time of the first round that found new events.
     since: u64,
@@ -127,9 +127,9 @@ pub(super) async fn run(
     }
 }
 
-// === impl Trouble ===
+// === impl SigningObstacles ===
 
-impl Trouble {
+impl SigningObstacles {
     /// Why no call may run: signed events are missing, so new ones may get lost, too.
     fn loss(&self) -> Option<&'static str> {
         let lost = self.breaks().any(|(_, found)| found.is_loss());
@@ -138,7 +138,7 @@ impl Trouble {
     }
 
     /// Every changed part, by tenant.
-    fn breaks(&self) -> impl Iterator<Item = (&TenantId, &Break)> {
+    fn breaks(&self) -> impl Iterator<Item = (&TenantId, &Discontinuity)> {
         self.signed.iter().chain(&self.ends).chain(&self.others)
     }
 
@@ -175,7 +175,7 @@ impl Signing {
             unsaved: false,
             highest: 0,
             checked: None,
-            trouble: Trouble::default(),
+            trouble: SigningObstacles::default(),
             failures: 0,
         }
     }
@@ -424,7 +424,7 @@ impl Signing {
             let known = self.known.as_ref().map(|known| known.heads.clone()).unwrap_or_default();
             for (tenant, (position, hash)) in known {
                 let checkpointed = self.signed_position(&tenant);
-                self.note(News { tenant, position, hash: Some(hash), checkpointed }, now);
+                self.note(LogGrowth { tenant, position, hash: Some(hash), checkpointed }, now);
             }
             self.seen = Some(seen.max(last));
             return Ok(());
@@ -465,7 +465,7 @@ impl Signing {
     async fn begin(&mut self, now: u64) -> Result<(), StoreError> {
         for tenant in continuity::tenants(&*self.context.store).await? {
             let Some(head) = self.context.store.head(&tenant).await? else { continue };
-            let news = News {
+            let news = LogGrowth {
                 position: head.position,
                 hash: Some(head.hash),
                 checkpointed: self.signed_position(&tenant),
@@ -476,12 +476,12 @@ impl Signing {
         Ok(())
     }
 
-    fn note(&mut self, news: News, now: u64) {
+    fn note(&mut self, news: LogGrowth, now: u64) {
         let events = news.position.saturating_sub(news.checkpointed);
         if events > 0 {
             let first = news.checkpointed == 0;
             let waiting = self.waiting.entry(news.tenant);
-            let new = || Waiting { events: 0, since: now, first, seen: Vec::new() };
+            let new = || UnsignedTenant { events: 0, since: now, first, seen: Vec::new() };
             let waiting = waiting.or_insert_with(new);
             waiting.events = events;
             let higher = waiting.seen.last().is_none_or(|last| last.0 < news.position);
@@ -647,7 +647,11 @@ impl Signing {
 }
 
 /// Remembers the break of the log of `tenant`, and logs a new one.
-fn note(known: &mut BTreeMap<TenantId, Break>, tenant: &TenantId, found: Option<Break>) {
+fn note(
+    known: &mut BTreeMap<TenantId, Discontinuity>,
+    tenant: &TenantId,
+    found: Option<Discontinuity>,
+) {
     match found {
         None => {
             if known.remove(tenant).is_some() {

@@ -18,7 +18,7 @@ use toolcrib_core::{
 
 /// Why a log does not continue the signed state. Contains no tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Break {
+pub(super) enum Discontinuity {
     /// A signed part is missing.
     Missing(String),
     /// A signed part, or an event after it, was changed.
@@ -28,7 +28,7 @@ pub(super) enum Break {
 /// A break, or an error of the store.
 #[derive(Debug)]
 pub(super) enum Failure {
-    Break(Break),
+    Break(Discontinuity),
     Store(StoreError),
 }
 
@@ -49,15 +49,15 @@ pub(super) struct Base {
     pub(super) hash: Digest,
 }
 
-// === impl Break ===
+// === impl Discontinuity ===
 
-impl Break {
+impl Discontinuity {
     pub(super) fn is_loss(&self) -> bool {
         matches!(self, Self::Missing(_))
     }
 }
 
-impl fmt::Display for Break {
+impl fmt::Display for Discontinuity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Missing(what) | Self::Altered(what)) = self;
         f.write_str(what)
@@ -69,18 +69,18 @@ impl fmt::Display for Break {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Corrupt(what) => Self::Break(Break::Altered(what)),
+            StoreError::Corrupt(what) => Self::Break(Discontinuity::Altered(what)),
             error => Self::Store(error),
         }
     }
 }
 
 fn missing<T>(what: String) -> Result<T, Failure> {
-    Err(Failure::Break(Break::Missing(what)))
+    Err(Failure::Break(Discontinuity::Missing(what)))
 }
 
 fn altered<T>(what: String) -> Result<T, Failure> {
-    Err(Failure::Break(Break::Altered(what)))
+    Err(Failure::Break(Discontinuity::Altered(what)))
 }
 
 /// Reads the witness in `text`, if `signer` signed it.
@@ -103,7 +103,7 @@ pub(super) struct KnownEnds<'a> {
 }
 
 /// The break in `checked`, if the check failed with one.
-pub(super) fn break_of(checked: Result<(), Failure>) -> Result<Option<Break>, StoreError> {
+pub(super) fn break_of(checked: Result<(), Failure>) -> Result<Option<Discontinuity>, StoreError> {
     match checked {
         Ok(()) => Ok(None),
         Err(Failure::Break(found)) => Ok(Some(found)),

@@ -1,7 +1,7 @@
 //! The content of the record about a denial, and the tenants whose logs get it.
 
 use toolcrib_core::{
-    authorize::{Authorizer as _, Denied, Subject},
+    authorize::{Authorizer as _, DenialReason, Subject},
     id::{PrincipalId, TenantId},
     principal::PrincipalKey,
     scope::Scope,
@@ -29,7 +29,7 @@ impl Refusal {
     ///
     /// A request for a tool of another tenant is recorded for the operator alone. In the log of the
     /// caller's tenant it is a request for an unknown name (I-9).
-    pub(super) fn decisions(&self) -> (Vec<Decision>, Option<Denied>) {
+    pub(super) fn decisions(&self) -> (Vec<Decision>, Option<DenialReason>) {
         let of = |resource: &str, reason: &str| Decision {
             tenant: self.tenant.clone(),
             principal: self.principal.clone(),
@@ -53,7 +53,7 @@ impl Refusal {
         });
         match denied {
             None => (vec![of(UNKNOWN, UNKNOWN)], None),
-            Some((tool, Denied::Tenant)) => {
+            Some((tool, DenialReason::Tenant)) => {
                 let mut decisions = vec![of(UNKNOWN, UNKNOWN)];
                 let key =
                     PrincipalKey { tenant: self.tenant.clone(), principal: self.principal.clone() };

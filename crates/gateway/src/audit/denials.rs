@@ -20,7 +20,7 @@ use super::{
     space::Space,
     writer::Writer,
 };
-use crate::{answer_time, background::Background, snapshot::Miss};
+use crate::{answer_time, background::BackgroundTasks, snapshot::Miss};
 
 /// Records denials.
 pub struct Denials {
@@ -52,7 +52,11 @@ const MAX_QUEUED: usize = 1024;
 const BATCH_TIME: Duration = Duration::from_millis(25);
 
 impl Denials {
-    pub(super) fn new(writer: Arc<Writer>, space: Arc<Space>, background: &Background) -> Self {
+    pub(super) fn new(
+        writer: Arc<Writer>,
+        space: Arc<Space>,
+        background: &BackgroundTasks,
+    ) -> Self {
         let (queue, queued) = mpsc::channel(MAX_QUEUED);
         let shared = Arc::new(Shared { writer, refusals: Refusals::default() });
         let (queued, writes) = (Arc::new(Queue::new(queued)), Arc::clone(&shared));

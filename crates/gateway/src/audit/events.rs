@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use toolcrib_core::{
-    authorize::Denied,
+    authorize::DenialReason,
     call::{CallError, Outcome, UpstreamError, UpstreamErrorKind},
     catalog::Entry,
     clock::Clock,
@@ -108,7 +108,7 @@ impl Events {
         &self,
         call: &CallIdentity,
         error: &CallError,
-        denied: Option<&Denied>,
+        denied: Option<&DenialReason>,
         egress: Vec<EgressDecided>,
     ) -> Vec<NewEvent> {
         let opening = self.called(call);
@@ -195,10 +195,10 @@ impl Events {
 }
 
 /// The error for a caller without access to `entry`.
-pub(crate) fn forbidden(entry: &Entry, denied: &Denied) -> CallError {
+pub(crate) fn forbidden(entry: &Entry, denied: &DenialReason) -> CallError {
     let required = match denied {
         // A scope would not help.
-        Denied::Policy | Denied::Arguments => None,
+        DenialReason::Policy | DenialReason::Arguments => None,
         _ => entry.tool.required_scopes(),
     };
     let required = required.unwrap_or_default().to_vec();

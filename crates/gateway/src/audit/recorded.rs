@@ -22,7 +22,7 @@ pub(crate) struct CallIdentity {
 }
 
 /// Proof that the opening event is durable.
-pub(crate) struct Started {
+pub(crate) struct StartedCall {
     pub(super) call: CallIdentity,
     pub(super) event: EventId,
 }
@@ -36,7 +36,7 @@ pub(crate) enum RecordedEnd {
     ClosedByAnother,
 }
 
-impl Started {
+impl StartedCall {
     /// The opening event.
     pub(crate) fn event(&self) -> &EventId {
         &self.event

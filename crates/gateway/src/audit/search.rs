@@ -27,7 +27,7 @@ use self::{
     index::{Flow, Index, Order, Row, Visitor},
     matcher::Scope,
     segment::{Head, segment_of},
-    summary::Counting,
+    summary::SummaryBuilder,
 };
 
 /// The most events of one page.
@@ -165,11 +165,11 @@ impl EventSearch {
             after: of_run.start,
             before: of_run.end,
         };
-        let mut longest = Longest { most: limit, hits: Vec::new(), least: 0 };
+        let mut longest = LongestCalls { most: limit, hits: Vec::new(), least: 0 };
         let order = Order::NewestFirst;
         let more = if scope.needs_ids() {
             let (wanted, more) = self.decided_by_ids(&scope, first).await?;
-            let mut selected = Selected { wanted, visitor: longest };
+            let mut selected = RowSelector { wanted, visitor: longest };
             self.index.visit(&scope, order, first, &mut selected).await?;
             longest = selected.visitor;
             more
@@ -205,7 +205,7 @@ impl EventSearch {
         filter.from = Some(from.max(own.at));
         let to = *filter.to.get_or_insert(now + chrono::TimeDelta::seconds(1));
         let of_run = self.positions_of_run(Some(tenant), &filter).await?;
-        let mut counting = Counting::new(from, to, buckets);
+        let mut counting = SummaryBuilder::new(from, to, buckets);
         let scope = Scope {
             tenant: Some(tenant.clone()),
             filter,
@@ -219,7 +219,7 @@ impl EventSearch {
             return Ok(counting.finish(visited.more));
         }
         let (wanted, more) = self.decided_by_ids(&scope, oldest.segment).await?;
-        let mut counting = Selected { wanted, visitor: counting };
+        let mut counting = RowSelector { wanted, visitor: counting };
         self.index.visit(&scope, order, oldest.segment, &mut counting).await?;
         Ok(counting.visitor.finish(more))
     }
@@ -231,7 +231,7 @@ impl EventSearch {
         scope: &Scope,
         first: u64,
     ) -> Result<(HashSet<u64>, bool), StoreError> {
-        let mut hits = Undecided(Hits { rows: Vec::new(), most: MOST_OF_IDS });
+        let mut hits = UndecidedRows(Hits { rows: Vec::new(), most: MOST_OF_IDS });
         let visited = self.index.visit(scope, Order::NewestFirst, first, &mut hits).await?;
         let (mut wanted, mut hits) = (HashSet::new(), hits.0);
         while !hits.rows.is_empty() {
@@ -282,7 +282,7 @@ impl EventSearch {
     }
 
     /// The oldest event, of the whole log or of a tenant.
-    async fn first(&self, tenant: Option<&TenantId>) -> Result<Option<First>, StoreError> {
+    async fn first(&self, tenant: Option<&TenantId>) -> Result<Option<OldestEvent>, StoreError> {
         let query = EventQuery {
             tenant: tenant.cloned(),
             after: Some(0),
@@ -290,7 +290,7 @@ impl EventSearch {
             ..EventQuery::default()
         };
         let first = self.log.read(query).await?.into_iter().next();
-        Ok(first.map(|it| First {
+        Ok(first.map(|it| OldestEvent {
             position: it.position,
             segment: segment_of(it.position),
             at: it.event.timestamp,
@@ -341,7 +341,7 @@ fn is_fulfilled_by_ids(term: &Term, logged: &LoggedEvent) -> bool {
 }
 
 /// The oldest event.
-struct First {
+struct OldestEvent {
     position: u64,
     segment: u64,
     at: toolcrib_core::clock::Timestamp,
@@ -364,14 +364,14 @@ struct Hits {
 }
 
 /// The calls that ran longest.
-struct Longest {
+struct LongestCalls {
     most: usize,
     hits: Vec<Hit>,
     /// Calls with a shorter run time are not among them.
     least: u32,
 }
 
-impl Longest {
+impl LongestCalls {
     /// Keeps only the longest ones, in order.
     fn cut(&mut self) {
         self.hits.sort_by_key(|hit| Reverse((hit.run_time, hit.global)));
@@ -382,7 +382,7 @@ impl Longest {
     }
 }
 
-impl Visitor for Longest {
+impl Visitor for LongestCalls {
     fn row(&mut self, row: &Row<'_>) -> Flow {
         if row.run_time().is_some_and(|time| time >= self.least) {
             self.hits.push(Hit::of(row));
@@ -422,21 +422,21 @@ impl Visitor for Hits {
 }
 
 /// Collects only the rows that depend on their ids.
-struct Undecided(Hits);
+struct UndecidedRows(Hits);
 
-impl Visitor for Undecided {
+impl Visitor for UndecidedRows {
     fn row(&mut self, row: &Row<'_>) -> Flow {
         if row.undecided == 0 { Flow::Continue } else { self.0.row(row) }
     }
 }
 
 /// Passes on the decided rows, and of the others those with selected positions.
-struct Selected<V> {
+struct RowSelector<V> {
     wanted: HashSet<u64>,
     visitor: V,
 }
 
-impl<V: Visitor> Visitor for Selected<V> {
+impl<V: Visitor> Visitor for RowSelector<V> {
     fn segment(&mut self, head: &Head) {
         self.visitor.segment(head);
     }

@@ -46,7 +46,7 @@ pub struct AuditTasks {
     config: watch::Sender<RecordConfig>,
     signed: broadcast::Sender<toolcrib_core::record::Checkpoint>,
     signing: Mutex<Option<Task>>,
-    outgoing: Mutex<Vec<(Outgoing, Task)>>,
+    outgoing: Mutex<Vec<(DestinationSpec, Task)>>,
     deliveries: Arc<dyn DeliveryFactory>,
     tasks: Tasks,
 }
@@ -58,7 +58,7 @@ struct Task {
 
 /// A destination. A changed description is another destination.
 #[derive(Debug, Clone, PartialEq)]
-enum Outgoing {
+enum DestinationSpec {
     Anchor(usize, toolcrib_core::record::Destination),
     Forward(ForwardConfig),
 }
@@ -121,10 +121,10 @@ impl AuditTasks {
     pub async fn apply(&self, config: &RecordConfig) -> Result<(), String> {
         let anchors = config.anchors.iter().enumerate();
         let wanted = anchors
-            .map(|(index, to)| Outgoing::Anchor(index + 1, to.clone()))
-            .chain(config.forwards.iter().cloned().map(Outgoing::Forward));
+            .map(|(index, to)| DestinationSpec::Anchor(index + 1, to.clone()))
+            .chain(config.forwards.iter().cloned().map(DestinationSpec::Forward));
         let mut outgoing = self.outgoing.lock().await;
-        let mut fresh: Vec<(Outgoing, Arc<dyn Delivery>)> = Vec::new();
+        let mut fresh: Vec<(DestinationSpec, Arc<dyn Delivery>)> = Vec::new();
         let mut kept = Vec::new();
         for wanted in wanted {
             match outgoing.iter().position(|(running, _)| *running == wanted) {
@@ -146,14 +146,14 @@ impl AuditTasks {
         for (wanted, delivery) in fresh {
             let context = Arc::clone(&self.context);
             let task = match wanted.clone() {
-                Outgoing::Anchor(number, _) => {
+                DestinationSpec::Anchor(number, _) => {
                     let signed = self.signed.clone();
                     self.start_task(TaskName::of("anchor", number.to_string()), move |end| {
                         let (context, delivery) = (Arc::clone(&context), Arc::clone(&delivery));
                         anchor::run(context, number, delivery, signed.subscribe(), end)
                     })
                 }
-                Outgoing::Forward(forward) => {
+                DestinationSpec::Forward(forward) => {
                     let name = TaskName::of("forwarder", forward.name.as_str());
                     self.start_task(name, move |end| {
                         let (context, delivery) = (Arc::clone(&context), Arc::clone(&delivery));
@@ -202,7 +202,7 @@ impl Task {
     }
 }
 
-impl Outgoing {
+impl DestinationSpec {
     fn destination(&self) -> &toolcrib_core::record::Destination {
         match self {
             Self::Anchor(_, destination) => destination,

@@ -22,7 +22,7 @@ use toolcrib_core::{
 
 use super::{
     context::Context,
-    continuity::{self, Break, break_of},
+    continuity::{self, Discontinuity, break_of},
 };
 
 /// The problem of an invalid witness in the store.
@@ -42,7 +42,7 @@ pub(super) struct Witnesses {
 #[derive(Default)]
 pub(super) struct Comparison {
     /// Contradictions to one of them, by tenant.
-    pub(super) contradicted: BTreeMap<TenantId, Break>,
+    pub(super) contradicted: BTreeMap<TenantId, Discontinuity>,
     /// Whether one of them has signed beyond the end of the whole log.
     pub(super) is_shorter: bool,
     /// Whether one of them has no valid signature of the signing key.

@@ -77,9 +77,9 @@ pub(super) struct Endpoints {
 /// The cached description of one issuer. Locked during a fetch, so that concurrent sign-ins share
 /// one request.
 #[derive(Default)]
-pub(super) struct Description(pub(super) tokio::sync::Mutex<Option<Fetched>>);
+pub(super) struct Description(pub(super) tokio::sync::Mutex<Option<FetchedEndpoints>>);
 
-pub(super) struct Fetched {
+pub(super) struct FetchedEndpoints {
     pub(super) endpoints: Result<Endpoints, SignInError>,
     /// Monotonic nanoseconds.
     pub(super) until: u64,
@@ -142,8 +142,8 @@ mod tests {
     #[test]
     fn strangers_cannot_cause_many_requests() {
         use toolcrib_core::clock::Timestamp;
-        struct Still;
-        impl Clock for Still {
+        struct StoppedClock;
+        impl Clock for StoppedClock {
             fn now(&self) -> Timestamp {
                 Timestamp::default()
             }
@@ -152,10 +152,10 @@ mod tests {
             }
         }
         let limits = SignInLimits::new();
-        let held: Vec<_> = (0..MAX_RUNNING).map(|_| limits.admit(&Still).unwrap()).collect();
-        assert!(matches!(limits.admit(&Still), Err(SignInError::Busy { .. })));
+        let held: Vec<_> = (0..MAX_RUNNING).map(|_| limits.admit(&StoppedClock).unwrap()).collect();
+        assert!(matches!(limits.admit(&StoppedClock), Err(SignInError::Busy { .. })));
         drop(held);
-        let admitted = (0..1000).filter(|_| limits.admit(&Still).is_ok()).count();
+        let admitted = (0..1000).filter(|_| limits.admit(&StoppedClock).is_ok()).count();
         assert_eq!(admitted, BURST as usize - MAX_RUNNING);
     }
 }

@@ -28,7 +28,7 @@ use toolcrib_core::{
 use toolcrib_oauth::metadata::{self, Metadata};
 
 use super::{endpoints::Description, jwk::KeySet};
-use crate::background::Background;
+use crate::background::BackgroundTasks;
 
 /// The age at which keys are fetched again.
 const REFRESH: Duration = Duration::from_secs(10 * 60);
@@ -45,8 +45,8 @@ pub(super) struct Issuer {
     pub(super) config: JwtConfig,
     /// Hash of the configuration.
     pub(super) settings: [u8; 32],
-    known: ArcSwap<Known>,
-    flight: Mutex<Flight>,
+    known: ArcSwap<KnownKeys>,
+    flight: Mutex<FetchState>,
     waiting: AtomicUsize,
     pub(super) source: Option<Arc<dyn KeySetSource>>,
     pub(super) clock: Arc<dyn Clock>,
@@ -54,7 +54,7 @@ pub(super) struct Issuer {
     pub(super) description: Description,
     /// Notified when the keys change.
     changes: watch::Sender<u64>,
-    background: Background,
+    background: BackgroundTasks,
 }
 
 /// The shared parts of all issuers.
@@ -65,12 +65,12 @@ pub(super) struct IssuerContext {
     pub(super) clock: Arc<dyn Clock>,
     /// Notified when the keys of an issuer change.
     pub(super) changes: watch::Sender<u64>,
-    pub(super) background: Background,
+    pub(super) background: BackgroundTasks,
 }
 
 /// The keys, and the time of the issuer's last response.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownKeys {
     pub(super) keys: KeySet,
     pub(super) proofs: HashSet<[u8; 32]>,
     /// Monotonic nanoseconds; `None` before the first response.
@@ -78,7 +78,7 @@ pub(super) struct Known {
 }
 
 #[derive(Default)]
-struct Flight {
+struct FetchState {
     /// Closed at the end of the attempt in progress.
     running: Option<watch::Receiver<()>>,
     /// Monotonic nanoseconds before which no attempt is made.
@@ -87,9 +87,9 @@ struct Flight {
 }
 
 /// A waiting request; it counts as long as it lives.
-struct Waiter<'a>(&'a AtomicUsize);
+struct WaitingRequest<'a>(&'a AtomicUsize);
 
-impl Drop for Waiter<'_> {
+impl Drop for WaitingRequest<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -116,7 +116,7 @@ impl Issuer {
     }
 
     /// The keys, unless they are too old to trust.
-    pub(super) fn keys(&self) -> Option<Arc<Known>> {
+    pub(super) fn keys(&self) -> Option<Arc<KnownKeys>> {
         let known = self.known.load_full();
         let limit = self.config.max_key_age;
         self.age(&known).is_some_and(|age| age <= limit).then_some(known)
@@ -136,7 +136,7 @@ impl Issuer {
 
     /// Fetches the keys, unless the last attempt was moments ago, and waits for the result.
     pub(super) async fn settle(self: &Arc<Self>) {
-        let waiter = Waiter(&self.waiting);
+        let waiter = WaitingRequest(&self.waiting);
         if waiter.0.fetch_add(1, Ordering::Relaxed) < MAX_WAITING
             && let Some(mut ended) = self.ask()
         {
@@ -184,7 +184,7 @@ impl Issuer {
                 let prove = |thumbprint| self.proof(&thumbprint);
                 let proofs: HashSet<_> = keys.thumbprints().into_iter().map(prove).collect();
                 let changed = self.known.load().proofs != proofs;
-                self.known.store(Arc::new(Known { keys, proofs, confirmed_at: Some(now) }));
+                self.known.store(Arc::new(KnownKeys { keys, proofs, confirmed_at: Some(now) }));
                 if changed {
                     self.changes.send_modify(|count| *count += 1);
                 }
@@ -251,7 +251,7 @@ impl Issuer {
         Err(missing)
     }
 
-    fn age(&self, known: &Known) -> Option<Duration> {
+    fn age(&self, known: &KnownKeys) -> Option<Duration> {
         let now = self.clock.monotonic_nanos();
         known.confirmed_at.map(|at| Duration::from_nanos(now.saturating_sub(at)))
     }

@@ -57,7 +57,7 @@ pub(super) enum BadKeySet {
 }
 
 /// The keys of a set that may have signed a token.
-pub(super) enum Found<'k> {
+pub(super) enum KeyMatch<'k> {
     /// This key signed it.
     Signed(&'k PublicKey),
     /// The set has a key of that name, which did not sign it.
@@ -85,20 +85,20 @@ impl KeySet {
     }
 
     /// Finds the key that signed `token` with `algorithm`.
-    pub(super) fn find(&self, token: &Jws<'_>, algorithm: JwtAlgorithm) -> Found<'_> {
+    pub(super) fn find(&self, token: &Jws<'_>, algorithm: JwtAlgorithm) -> KeyMatch<'_> {
         let suits = |key: &&PublicKey| key.algorithms.contains(&algorithm);
         let mut named = self.0.iter().filter(suits).filter(|key| match &token.kid {
             Some(kid) => key.kid.as_ref() == Some(kid),
             None => true,
         });
-        let Some(key) = named.next() else { return Found::Unknown };
+        let Some(key) = named.next() else { return KeyMatch::Unknown };
         // Without unique names, an unauthenticated client could make the server try every key.
         if named.next().is_some() {
-            return Found::Forged;
+            return KeyMatch::Forged;
         }
         match key.verifies(token, algorithm) {
-            true => Found::Signed(key),
-            false => Found::Forged,
+            true => KeyMatch::Signed(key),
+            false => KeyMatch::Forged,
         }
     }
 

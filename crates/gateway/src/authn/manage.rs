@@ -306,13 +306,13 @@ impl Authenticator {
     /// count as a use of the key.
     ///
     /// # Errors
-    /// [`UnknownHolder`] if the key is missing, or several keys have different grants.
+    /// [`EffectiveScopesError`] if the key is missing, or several keys have different grants.
     pub fn holder_of(
         &self,
         tenant: &TenantId,
         principal: &PrincipalId,
         key: Option<&KeyId>,
-    ) -> Result<Arc<Principal>, UnknownHolder> {
+    ) -> Result<Arc<Principal>, EffectiveScopesError> {
         let now = self.inner.clock.now();
         let table = self.inner.table.load();
         let wanted = |holder: &Principal| {
@@ -327,11 +327,11 @@ impl Authenticator {
         found.sort_by(|one, other| {
             one.auth.key().map(KeyId::as_str).cmp(&other.auth.key().map(KeyId::as_str))
         });
-        let first = found.first().ok_or(UnknownHolder::NoKey)?;
+        let first = found.first().ok_or(EffectiveScopesError::NoKey)?;
         let same = |it: &Arc<Principal>| it.scopes == first.scopes && it.roles == first.roles;
         match found.iter().all(same) {
             true => Ok(Arc::clone(first)),
-            false => Err(UnknownHolder::Several(
+            false => Err(EffectiveScopesError::Several(
                 found.iter().filter_map(|holder| holder.auth.key().cloned()).collect(),
             )),
         }
@@ -340,7 +340,7 @@ impl Authenticator {
 
 /// Why a principal's effective scopes are unknown or ambiguous.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum UnknownHolder {
+pub enum EffectiveScopesError {
     /// The tenant has no valid key of it.
     #[error("no active key of this principal")]
     NoKey,

@@ -25,7 +25,7 @@ use toolcrib_core::{
 
 use super::{
     AuthError, Authenticator, Inner, digest,
-    table::{Known, Table},
+    table::{KeyEntry, Table},
 };
 use crate::ids;
 
@@ -205,7 +205,7 @@ impl Authenticator {
             }
         };
         let now = self.inner.clock.now();
-        let is_own = |known: &Arc<Known>| {
+        let is_own = |known: &Arc<KeyEntry>| {
             let holder = &known.principal;
             known.is_session() && holder.id == caller.id && holder.tenant == caller.tenant
         };
@@ -310,7 +310,7 @@ impl Inner {
     /// The principal of the session that `find` selects, with the current rights of its credential.
     pub(super) fn session_holder(
         &self,
-        find: impl FnOnce(&Table) -> Option<Arc<Known>>,
+        find: impl FnOnce(&Table) -> Option<Arc<KeyEntry>>,
     ) -> Result<Arc<Principal>, AuthError> {
         let session = self.holder(|table| find(table).filter(|known| known.is_session()))?;
         let credential = match &session.auth {

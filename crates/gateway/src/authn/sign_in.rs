@@ -25,9 +25,9 @@ use url::Url;
 pub use super::endpoints::SignInError;
 use super::{
     AcceptedCredentials, AuthError, Authenticator, claims,
-    endpoints::{Endpoints, Fetched},
+    endpoints::{Endpoints, FetchedEndpoints},
     issuer::Issuer,
-    jwk::Found,
+    jwk::KeyMatch,
     jws::Jws,
 };
 
@@ -86,7 +86,7 @@ pub struct CodeExchange<'a> {
 }
 
 /// The verified result of a sign-in. It has no `Debug`, because it contains a token.
-pub struct SignedIn {
+pub struct SignInResult {
     /// The token, which authenticates requests.
     pub token: String,
     /// When it expires.
@@ -127,7 +127,7 @@ impl Authenticator {
     pub async fn finish_sign_in(
         &self,
         exchange: CodeExchange<'_>,
-    ) -> Result<SignedIn, SignInError> {
+    ) -> Result<SignInResult, SignInError> {
         let issuer = self.sign_in_issuer(exchange.issuer)?;
         let _permit = self.inner.sign_ins.admit(&*self.inner.clock)?;
         let finished = self.exchange(&issuer, &exchange).await;
@@ -142,7 +142,7 @@ impl Authenticator {
         &self,
         issuer: &Arc<Issuer>,
         exchange: &CodeExchange<'_>,
-    ) -> Result<SignedIn, SignInError> {
+    ) -> Result<SignInResult, SignInError> {
         let config = issuer.config.sign_in.as_ref().ok_or(SignInError::NoIssuer)?;
         let endpoints = issuer.endpoints().await?;
         let answer = issuer.request_token(&endpoints.token, &request(config, exchange)).await;
@@ -155,7 +155,7 @@ impl Authenticator {
         let token = token.ok_or(SignInError::OpaqueToken)?;
         match self.identify(token, AcceptedCredentials::Usual).await {
             Ok(principal) => {
-                Ok(SignedIn { token: token.to_owned(), expires_at: self.expiry(&principal) })
+                Ok(SignInResult { token: token.to_owned(), expires_at: self.expiry(&principal) })
             }
             Err(AuthError::Unavailable) => Err(SignInError::Unreachable),
             Err(AuthError::Invalid | AuthError::Missing | AuthError::Ambiguous) => {
@@ -209,9 +209,9 @@ fn is_proof(
         return Some(false);
     }
     match issuer.keys()?.keys.find(&token, algorithm) {
-        Found::Signed(_) => Some(true),
-        Found::Forged => Some(false),
-        Found::Unknown => None,
+        KeyMatch::Signed(_) => Some(true),
+        KeyMatch::Forged => Some(false),
+        KeyMatch::Unknown => None,
     }
 }
 
@@ -284,7 +284,10 @@ impl Issuer {
         let endpoints = self.describe().await;
         let keep = if endpoints.is_ok() { FRESH } else { FAILED };
         let keep = u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX);
-        *cached = Some(Fetched { endpoints: endpoints.clone(), until: now.saturating_add(keep) });
+        *cached = Some(FetchedEndpoints {
+            endpoints: endpoints.clone(),
+            until: now.saturating_add(keep),
+        });
         endpoints
     }
 

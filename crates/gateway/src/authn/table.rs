@@ -33,12 +33,12 @@ pub(super) struct Table {
 
 /// A map in parts with a lock each.
 struct Parts<K> {
-    parts: [RwLock<HashMap<K, Arc<Known>>>; PARTS],
+    parts: [RwLock<HashMap<K, Arc<KeyEntry>>>; PARTS],
     hasher: RandomState,
 }
 
 /// A key without its text and the fields for display.
-pub(super) struct Known {
+pub(super) struct KeyEntry {
     pub(super) id: KeyId,
     /// For a session: its principal and the credential behind it, without rights.
     pub(super) principal: Arc<Principal>,
@@ -49,18 +49,18 @@ pub(super) struct Known {
     scopes: Box<[Grant]>,
     pub(super) expires_at: Option<Timestamp>,
     revoked: bool,
-    pub(super) used: Arc<Used>,
+    pub(super) used: Arc<LastUse>,
 }
 
 /// The last use of a key, in milliseconds of 1970; 0 if unused.
 #[derive(Default)]
-pub(super) struct Used {
+pub(super) struct LastUse {
     pub(super) seen: AtomicI64,
     pub(super) written: AtomicI64,
 }
 
 /// The result of a read.
-pub(super) enum News {
+pub(super) enum KeyUpdate {
     /// All keys.
     Whole(Vec<KeyRecord>),
     /// The changed keys.
@@ -70,15 +70,15 @@ pub(super) enum News {
 // === impl Table ===
 
 impl Table {
-    pub(super) fn by_digest(&self, digest: &[u8; 32]) -> Option<Arc<Known>> {
+    pub(super) fn by_digest(&self, digest: &[u8; 32]) -> Option<Arc<KeyEntry>> {
         self.by_digest.get(digest)
     }
 
-    pub(super) fn by_id(&self, id: &KeyId) -> Option<Arc<Known>> {
+    pub(super) fn by_id(&self, id: &KeyId) -> Option<Arc<KeyEntry>> {
         self.by_id.get(id)
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<Known>> {
+    pub(super) fn all(&self) -> Vec<Arc<KeyEntry>> {
         let parts = self.by_digest.parts.iter();
         parts.flat_map(|part| part.read().values().cloned().collect::<Vec<_>>()).collect()
     }
@@ -87,7 +87,7 @@ impl Table {
     pub(super) fn put(&self, records: Vec<KeyRecord>, roles: &Roles) {
         for record in records {
             let used = self.by_digest(&record.digest).map(|known| Arc::clone(&known.used));
-            self.insert(Known::new(record, used.unwrap_or_default(), roles));
+            self.insert(KeyEntry::new(record, used.unwrap_or_default(), roles));
         }
     }
 
@@ -96,7 +96,7 @@ impl Table {
         let table = Self::default();
         for record in records {
             let used = self.by_digest(&record.digest).map(|known| Arc::clone(&known.used));
-            table.insert(Known::new(record, used.unwrap_or_default(), roles));
+            table.insert(KeyEntry::new(record, used.unwrap_or_default(), roles));
         }
         table
     }
@@ -108,7 +108,7 @@ impl Table {
             let id = known.id.clone();
             let Rights { roles, scopes } = rights(roles, &known.roles, &known.scopes);
             let principal = Principal { roles, scopes, ..Principal::clone(&known.principal) };
-            table.insert(Known {
+            table.insert(KeyEntry {
                 id,
                 principal: Arc::new(principal),
                 digest: known.digest,
@@ -125,12 +125,12 @@ impl Table {
     /// Removes the sessions that have expired at `now`; every sign-in creates one.
     pub(super) fn forget_sessions(&self, now: Timestamp) {
         let is_kept =
-            |known: &Known| !known.is_session() || known.expires_at.is_none_or(|end| now < end);
+            |known: &KeyEntry| !known.is_session() || known.expires_at.is_none_or(|end| now < end);
         self.by_digest.retain(is_kept);
         self.by_id.retain(is_kept);
     }
 
-    fn insert(&self, known: Known) {
+    fn insert(&self, known: KeyEntry) {
         let known = Arc::new(known);
         self.by_id.insert(known.id.clone(), Arc::clone(&known));
         self.by_digest.insert(known.digest, known);
@@ -144,32 +144,32 @@ impl<K> Default for Parts<K> {
 }
 
 impl<K: Eq + Hash> Parts<K> {
-    fn part(&self, key: &K) -> Option<&RwLock<HashMap<K, Arc<Known>>>> {
+    fn part(&self, key: &K) -> Option<&RwLock<HashMap<K, Arc<KeyEntry>>>> {
         let [first, ..] = self.hasher.hash_one(key).to_be_bytes();
         self.parts.get(usize::from(first) % PARTS)
     }
 
-    fn get(&self, key: &K) -> Option<Arc<Known>> {
+    fn get(&self, key: &K) -> Option<Arc<KeyEntry>> {
         self.part(key)?.read().get(key).cloned()
     }
 
-    fn retain(&self, is_kept: impl Fn(&Known) -> bool) {
+    fn retain(&self, is_kept: impl Fn(&KeyEntry) -> bool) {
         for part in &self.parts {
             part.write().retain(|_, known| is_kept(known));
         }
     }
 
-    fn insert(&self, key: K, known: Arc<Known>) {
+    fn insert(&self, key: K, known: Arc<KeyEntry>) {
         if let Some(part) = self.part(&key) {
             part.write().insert(key, known);
         }
     }
 }
 
-// === impl Known ===
+// === impl KeyEntry ===
 
-impl Known {
-    fn new(record: KeyRecord, used: Arc<Used>, roles: &Roles) -> Self {
+impl KeyEntry {
+    fn new(record: KeyRecord, used: Arc<LastUse>, roles: &Roles) -> Self {
         let is_operators = record.tenant.as_str() == TenantId::OPERATOR;
         let Rights { roles, scopes } = rights(roles, &record.roles, &record.scopes);
         let (auth, session) = match record.session {

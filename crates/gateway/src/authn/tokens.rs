@@ -20,7 +20,7 @@ use super::{
     claims::{self, Claims},
     error::AuthError,
     issuer::{Issuer, IssuerContext},
-    jwk::Found,
+    jwk::KeyMatch,
     jws::{Jws, NoToken},
     roles::{Rights, Roles, rights},
 };
@@ -39,7 +39,7 @@ const SHARED: &str = "otc";
 pub(super) struct Tokens {
     issuers: Vec<Arc<Issuer>>,
     uses: ScopeUses,
-    shared: Option<Shared>,
+    shared: Option<SharedSecretVerifier>,
     verified: Cache<[u8; 32], Arc<Principal>, Bytes>,
 }
 
@@ -56,7 +56,7 @@ impl Weighter<[u8; 32], Arc<Principal>> for Bytes {
     }
 }
 
-struct Shared {
+struct SharedSecretVerifier {
     config: SharedJwtConfig,
     key: hmac::Key,
     proof: [u8; 32],
@@ -85,7 +85,10 @@ impl Tokens {
         Self {
             issuers: config.issuers.iter().map(issuer).collect(),
             uses: ScopeUses::new(config),
-            shared: config.otc_jwt.clone().map(|shared| Shared::new(shared, &config.roles)),
+            shared: config
+                .otc_jwt
+                .clone()
+                .map(|shared| SharedSecretVerifier::new(shared, &config.roles)),
             verified: Cache::with_weighter(REMEMBERED, REMEMBERED_BYTES, Bytes),
         }
     }
@@ -132,7 +135,7 @@ impl Tokens {
             config.tenant.as_ref().is_none_or(|of| of == tenant)
                 && id.as_str().starts_with(config.principal_prefix())
         };
-        let shared = |shared: &Shared| {
+        let shared = |shared: &SharedSecretVerifier| {
             shared.config.tenant == *tenant && shared.config.principal.as_ref() == Some(id)
         };
         self.issuers.iter().any(issued) || self.shared.as_ref().is_some_and(shared)
@@ -234,9 +237,9 @@ impl Tokens {
         }
         let Some(known) = issuer.keys() else { return Verdict::Open(Arc::clone(issuer)) };
         let key = match known.keys.find(token, algorithm) {
-            Found::Signed(key) => key,
-            Found::Forged => return Verdict::Refused,
-            Found::Unknown => return Verdict::Open(Arc::clone(issuer)),
+            KeyMatch::Signed(key) => key,
+            KeyMatch::Forged => return Verdict::Refused,
+            KeyMatch::Unknown => return Verdict::Open(Arc::clone(issuer)),
         };
         match holder(config, &token.claims) {
             Ok((id, tenant)) => {
@@ -266,9 +269,9 @@ fn holder(config: &JwtConfig, said: &Claims) -> Result<(PrincipalId, TenantId), 
     Ok((claims::principal(config.principal_prefix(), name)?, tenant))
 }
 
-// === impl Shared ===
+// === impl SharedSecretVerifier ===
 
-impl Shared {
+impl SharedSecretVerifier {
     fn new(config: SharedJwtConfig, all_roles: &Roles) -> Self {
         let secret = config.secret.expose().as_bytes();
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret);

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// The reader of an explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum To {
+pub(super) enum ExplanationReader {
     /// Sees everything: the rules belong to the operator.
     Operator,
     /// Sees only the information that a call would reveal.

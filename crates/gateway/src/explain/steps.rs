@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toolcrib_config::{ApprovalsConfig, policy_set::PolicySet};
 use toolcrib_core::{
     approval::{self, ApprovalDecision},
-    authorize::{CallContext, Denied},
+    authorize::{CallContext, DenialReason},
     call::CallInput,
     catalog::{Entry, Tenants},
     credential::{CredentialRef, CredentialRefusal, FoundCredential, RefusalCause},
@@ -15,11 +15,11 @@ use toolcrib_core::{
     source::SourceState,
 };
 
-use super::step::{Step, StepName, StepResult, To};
+use super::step::{ExplanationReader, Step, StepName, StepResult};
 use crate::{
     limits::quota::QuotaError,
     source_report::{BreakerReport, BreakerState},
-    supply::Located,
+    supply::ToolLocation,
 };
 
 /// The member of a policy's details for whether other arguments could pass.
@@ -35,7 +35,7 @@ pub(super) fn offered(entry: &Entry) -> Step {
 }
 
 /// The step for a tool that is in no snapshot.
-pub(super) fn not_offered(located: &Located) -> Step {
+pub(super) fn not_offered(located: &ToolLocation) -> Step {
     let Some((tool, source)) = located.tool.as_ref().zip(located.source.as_ref()) else {
         let silent: Vec<String> = located.silent.iter().map(|id| format!("`{id}`")).collect();
         let message = match silent.is_empty() {
@@ -57,9 +57,9 @@ pub(super) fn not_offered(located: &Located) -> Step {
     Step::new(StepName::Tool, StepResult::Stop, message)
 }
 
-pub(super) fn tenant(who: &Principal, entry: &Entry, to: To) -> Step {
+pub(super) fn tenant(who: &Principal, entry: &Entry, to: ExplanationReader) -> Step {
     match (&entry.tenants, entry.tenants.admits(&who.tenant)) {
-        (Tenants::All, _) if to == To::Operator => {
+        (Tenants::All, _) if to == ExplanationReader::Operator => {
             Step::new(StepName::Tenant, StepResult::Pass, "it exists for every tenant")
         }
         (_, true) => {
@@ -128,7 +128,7 @@ pub(super) fn policy(
     who: &Principal,
     entry: &Entry,
     call: Option<CallContext<'_>>,
-    to: To,
+    to: ExplanationReader,
 ) -> Step {
     let any = policies.judge(who.subject(), entry.resource(), None);
     let said = match call {
@@ -145,7 +145,7 @@ pub(super) fn policy(
         }
         Some(false) => (StepResult::Stop, "the policies deny such a call"),
     };
-    if to == To::Caller {
+    if to == ExplanationReader::Caller {
         // The names and the number of policies stay hidden.
         return Step::new(StepName::Policy, result, message);
     }
@@ -207,7 +207,7 @@ pub(super) fn quota(calls: &[u32], left: Result<(), QuotaError>) -> Step {
 pub(super) fn credential(
     reference: &CredentialRef,
     found: &Result<Option<FoundCredential>, CredentialRefusal>,
-    to: To,
+    to: ExplanationReader,
 ) -> Step {
     let (result, problem) = match found {
         Ok(_) => (StepResult::Pass, None),
@@ -216,7 +216,7 @@ pub(super) fn credential(
         }
         Err(_) => (StepResult::Stop, Some("the credential cannot be read now".to_owned())),
     };
-    if to == To::Caller {
+    if to == ExplanationReader::Caller {
         // A call reveals no name of a credential.
         let message = problem.unwrap_or_else(|| "the tool's credential is stored".to_owned());
         return Step::new(StepName::Credential, result, message);
@@ -248,7 +248,7 @@ pub(super) fn approval(
     config: &ApprovalsConfig,
     entry: &Entry,
     input: Option<&CallInput>,
-    to: To,
+    to: ExplanationReader,
 ) -> Step {
     let (declared, consent) = (entry.tool.approval, &entry.consent);
     let tier = entry.tool.safety_tier;
@@ -275,7 +275,7 @@ pub(super) fn approval(
         Some(input) if asks(input) => StepResult::Ask,
         None | Some(_) => return passes("no approval required for such a call"),
     };
-    if to == To::Caller {
+    if to == ExplanationReader::Caller {
         let message = match result {
             StepResult::Depends => "depending on its arguments, a person has to consent",
             _ => {
@@ -336,19 +336,19 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn add(&mut self, decided: &Result<(), Denied>) {
+    pub(super) fn add(&mut self, decided: &Result<(), DenialReason>) {
         self.all += 1;
         match decided {
             Ok(()) => self.visible += 1,
-            Err(Denied::Tenant) => self.foreign += 1,
-            Err(Denied::Unlabelled) => self.unlabelled += 1,
-            Err(Denied::MissingScopes(missing)) => {
+            Err(DenialReason::Tenant) => self.foreign += 1,
+            Err(DenialReason::Unlabelled) => self.unlabelled += 1,
+            Err(DenialReason::MissingScopes(missing)) => {
                 // Each tool counts once.
                 let first = missing.first().map(ToString::to_string).unwrap_or_default();
                 *self.missing.entry(first).or_default() += 1;
             }
-            Err(Denied::Policy | Denied::Arguments) => self.by_policy += 1,
-            Err(Denied::Undecided(_)) => self.undecided += 1,
+            Err(DenialReason::Policy | DenialReason::Arguments) => self.by_policy += 1,
+            Err(DenialReason::Undecided(_)) => self.undecided += 1,
         }
     }
 

@@ -23,7 +23,7 @@ use toolcrib_core::{
     clock::Timestamp,
     id::ToolId,
     principal::Principal,
-    quota::{Day, Quota, QuotaKey, QuotaStore, Reserved},
+    quota::{Day, Quota, QuotaKey, QuotaReservation, QuotaStore},
     store::StoreError,
 };
 
@@ -284,11 +284,11 @@ impl Quotas {
                 (day, Place::Missing, _) => day,
             };
             // In a separate task: the places of a caller that disconnects are kept.
-            let (quotas, wanted) = (Arc::clone(self), key.clone());
+            let (quotas, quota_key) = (Arc::clone(self), key.clone());
             let reserved = self
                 .services
                 .background
-                .spawn(async move { quotas.reserve(day, wanted, quota, enforcement).await });
+                .spawn(async move { quotas.reserve(day, quota_key, quota, enforcement).await });
             let reserved = reserved.await.map_err(|error| {
                 StoreError::Unavailable(format!("counting a call panicked: {error}"))
             })?;
@@ -310,7 +310,7 @@ impl Quotas {
         let mut reserved = self.store.reserve(day, key.clone(), quota).await?;
         if enforcement == Enforcement::CountOnly && reserved.granted == 0 {
             let used = self.store.add(day, vec![(key.clone(), 1)]).await?;
-            reserved = Reserved { used: used.first().copied().unwrap_or(0), granted: 1 };
+            reserved = QuotaReservation { used: used.first().copied().unwrap_or(0), granted: 1 };
         }
         let mut counts = self.counts.lock();
         if counts.day == day {

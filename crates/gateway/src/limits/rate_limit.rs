@@ -145,8 +145,8 @@ mod tests {
     });
 
     #[derive(Default)]
-    struct Hand(AtomicU64);
-    impl Clock for Hand {
+    struct StepClock(AtomicU64);
+    impl Clock for StepClock {
         fn now(&self) -> Timestamp {
             DateTime::UNIX_EPOCH
         }
@@ -167,7 +167,7 @@ mod tests {
     /// I-12: another principal and another tool have buckets of their own.
     #[tokio::test]
     async fn buckets_are_separate_and_refill() {
-        let clock = Arc::new(Hand::default());
+        let clock = Arc::new(StepClock::default());
         let limiter = MemoryLimiter::new(Arc::clone(&clock) as Arc<dyn Clock>);
         let (a, b, c) = (ids("p", "x"), ids("q", "x"), ids("p", "y"));
         for _ in 0..3 {
@@ -186,7 +186,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_table_refuses_rather_than_forgets() {
-        let clock = Arc::new(Hand::default());
+        let clock = Arc::new(StepClock::default());
         let limiter = MemoryLimiter::with_capacity(Arc::clone(&clock) as Arc<dyn Clock>, 1);
         let mut refused = 0;
         for i in 0..(SHARDS * 4) {

@@ -23,7 +23,7 @@ use prometheus_client::{
     metrics::{counter::Counter, exemplar::HistogramWithExemplars, family::Family, gauge::Gauge},
     registry::Registry,
 };
-use toolcrib_config::{Config, Labelled, MetricsConfig};
+use toolcrib_config::{Config, LabelValues, MetricsConfig};
 use toolcrib_core::{
     call::CallError,
     catalog::Entry,
@@ -144,7 +144,10 @@ impl CallMetrics {
             seconds: add(all, "call_seconds", seconds),
             running: add(all, "source_calls_running", Family::default()),
             rules: ArcSwap::from_pointee(LabelRules {
-                config: MetricsConfig { tools: Labelled::First(0), tenants: Labelled::First(0) },
+                config: MetricsConfig {
+                    tools: LabelValues::First(0),
+                    tenants: LabelValues::First(0),
+                },
                 tenants: HashSet::new(),
             }),
             tools: Handles::default(),
@@ -173,7 +176,7 @@ impl CallMetrics {
 
     /// Frees the places of tools that do not exist, if the table is full.
     pub(super) fn retain_tools(&self, exists: impl Fn(&ToolId) -> bool) {
-        let Labelled::First(most) = self.rules.load().config.tools else { return };
+        let LabelValues::First(most) = self.rules.load().config.tools else { return };
         if most == 0 || self.tools.len() < most {
             return;
         }
@@ -288,8 +291,8 @@ impl CallMetrics {
             return Some(tool);
         }
         let admitted = match &self.rules.load().config.tools {
-            Labelled::First(most) => self.tools.len() < *most,
-            Labelled::Only(ids) => ids.contains(&entry.id),
+            LabelValues::First(most) => self.tools.len() < *most,
+            LabelValues::Only(ids) => ids.contains(&entry.id),
         };
         if !admitted {
             return None;
@@ -310,11 +313,11 @@ impl CallMetrics {
         }
         let rules = self.rules.load();
         let admitted = match &rules.config.tenants {
-            Labelled::First(most) => {
+            LabelValues::First(most) => {
                 let by_token = matches!(principal.auth, AuthMethod::Jwt(_));
                 self.tenants.len() < *most && (!by_token || rules.tenants.contains(tenant))
             }
-            Labelled::Only(names) => names.contains(tenant),
+            LabelValues::Only(names) => names.contains(tenant),
         };
         if !admitted {
             return None;

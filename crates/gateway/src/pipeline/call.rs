@@ -26,7 +26,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcrib_config::DeniedCalls;
 use toolcrib_core::{
     arguments::Violation,
-    authorize::{CallContext, Denied},
+    authorize::{CallContext, DenialReason},
     call::{CallError, Invocation, Operation, ProgressSink},
     catalog::{Entry, Permit},
     credential::ResolvedCredential,
@@ -104,11 +104,11 @@ struct AdmittedCall {
     /// The target, in the snapshot in which the call runs.
     target: Target,
     /// The quotas that count it; released unless the call starts.
-    counted: QuotaCharge,
+    quota_charge: QuotaCharge,
     credential: Option<Arc<ResolvedCredential>>,
     /// Whether it uses a grant.
     is_granted: bool,
-    hang_up: CancellationToken,
+    cancellation: CancellationToken,
 }
 
 impl Pipeline {
@@ -127,8 +127,9 @@ impl Pipeline {
         step: Option<StepContext>,
     ) -> CallReport {
         let began = self.services.clock.monotonic_nanos();
-        let (wanted, call) = Call::new(&self.services.tracer, run, guard, request, step, began);
-        match self.authorize(principal, wanted, &call).await {
+        let (named_offer, call) =
+            Call::new(&self.services.tracer, run, guard, request, step, began);
+        match self.authorize(principal, named_offer, &call).await {
             Ok(authorized) => self.proceed(principal, authorized, call).await,
             Err(error) => self.refused(principal, &call, error),
         }
@@ -138,10 +139,10 @@ impl Pipeline {
     pub(super) async fn authorize(
         &self,
         principal: &Principal,
-        wanted: NamedOffer<'_>,
+        named_offer: NamedOffer<'_>,
         call: &Call,
     ) -> Result<AuthorizedCall, CallError> {
-        let NamedOffer { snapshot, kind, tool, scope, found } = wanted;
+        let NamedOffer { snapshot, kind, tool, scope, found } = named_offer;
         let span = call.span.begin_step("toolcrib.authorize");
         // 1. resolve
         let found =
@@ -163,7 +164,7 @@ impl Pipeline {
             Err(denied) => {
                 let error = match denied {
                     // Lists show the tool, so this denial reveals no secret.
-                    Denied::Arguments => audit::forbidden(&target.entry, &denied),
+                    DenialReason::Arguments => audit::forbidden(&target.entry, &denied),
                     _ if snapshot.gate.denied_calls == DeniedCalls::Forbidden => {
                         audit::forbidden(&target.entry, &denied)
                     }
@@ -230,11 +231,11 @@ impl Pipeline {
         let checked = validate(&target.entry, call.input.arguments());
         step.close(checked.map_err(CallError::InvalidArguments))?;
         // 5. resolve the credential, so that no approval is requested for a call that cannot be sent
-        let hang_up =
-            call.guard.as_ref().map_or_else(CancellationToken::new, InteractionGuard::hang_up);
-        let mut credential = self.credential(principal, &target, call, &hang_up).await?;
+        let cancellation =
+            call.guard.as_ref().map_or_else(CancellationToken::new, InteractionGuard::cancellation);
+        let mut credential = self.credential(principal, &target, call, &cancellation).await?;
         // 6. approve; a call over its quota requests no approval, and a waiting call is not counted
-        let counted = match gate.requires_approval() {
+        let quota_charge = match gate.requires_approval() {
             false => Some(self.count(&target, Enforcement::Refuse).await?),
             true => {
                 self.quotas.check_call(&target.entry, &target.quotas).await?;
@@ -249,7 +250,8 @@ impl Pipeline {
         let clock = &self.services.clock;
         let is_granted = gate.requires_approval();
         let asked = is_granted.then(|| clock.monotonic_nanos());
-        let approved = self.approvals.approve(identity, principal, gate, input, parent, &hang_up);
+        let approved =
+            self.approvals.approve(identity, principal, gate, input, parent, &cancellation);
         let approved = match asked {
             Some(_) => {
                 let step = call.span.begin_step("toolcrib.approve");
@@ -264,14 +266,14 @@ impl Pipeline {
         if let Some(snapshot) = approved {
             target = target.reloaded(snapshot, principal);
             // The wait may have been longer than the lifetime of a token.
-            credential = self.credential(principal, &target, call, &hang_up).await?;
+            credential = self.credential(principal, &target, call, &cancellation).await?;
         }
-        let counted = match counted {
-            Some(counted) => counted,
+        let quota_charge = match quota_charge {
+            Some(quota_charge) => quota_charge,
             // The grant is spent, so the call is counted even over the quota.
             None => self.count(&target, Enforcement::CountOnly).await?,
         };
-        Ok(AdmittedCall { target, counted, credential, is_granted, hang_up })
+        Ok(AdmittedCall { target, quota_charge, credential, is_granted, cancellation })
     }
 
     /// Steps 7 to 10: record, run, record, respond.
@@ -282,7 +284,7 @@ impl Pipeline {
         identity: CallIdentity,
         call: Call,
     ) -> Execution {
-        let AdmittedCall { target, counted, credential, is_granted, hang_up } = admitted;
+        let AdmittedCall { target, quota_charge, credential, is_granted, cancellation } = admitted;
         let authorized_at = call.began.saturating_add(call.waited.load(Ordering::Relaxed));
         let Call { input, surface, progress, charge, guard, step, span, .. } = call;
         let attempt_span = span.attempt(&target.entry);
@@ -296,7 +298,7 @@ impl Pipeline {
             max_result_bytes: target.snapshot.gate.max_result_bytes,
             progress,
             meta,
-            egress: EgressTrail::within(context),
+            egress: EgressTrail::in_trace(context),
             input: caller,
             credential,
         };
@@ -319,15 +321,15 @@ impl Pipeline {
             step,
             span,
             authorized_at,
-            cancelled: hang_up.clone(),
+            cancelled: cancellation.clone(),
             charge,
             guard,
         };
-        let attempt = Attempt { operation, span: attempt_span, counted };
+        let attempt = Attempt { operation, span: attempt_span, quota_charge };
         // 7. to 9.
         let completing = self.services.background.complete(run.complete(identity, attempt));
         // 10. respond
-        let _cancel_when_dropped: DropGuard = hang_up.drop_guard();
+        let _cancel_when_dropped: DropGuard = cancellation.drop_guard();
         match completing.await {
             Ok(Ok(execution)) => execution,
             Ok(Err(not_recorded)) => Execution::not_started(not_recorded),
@@ -414,13 +416,17 @@ impl Pipeline {
         &self,
         mut identity: CallIdentity,
         call: &Call,
-        denied: Option<&Denied>,
+        denied: Option<&DenialReason>,
         error: CallError,
     ) -> CallError {
         if matches!(error, CallError::NoSuchTool) {
             answer_time::note();
         }
-        if !self.audit.denials().admits(&identity, denied.map_or(error.code(), Denied::reason)) {
+        if !self
+            .audit
+            .denials()
+            .admits(&identity, denied.map_or(error.code(), DenialReason::reason))
+        {
             return error;
         }
         if let Some(guard) = &call.guard

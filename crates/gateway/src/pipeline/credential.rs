@@ -23,7 +23,7 @@ impl Pipeline {
         principal: &Principal,
         target: &Target,
         call: &Call,
-        hang_up: &CancellationToken,
+        cancellation: &CancellationToken,
     ) -> Result<Option<Arc<ResolvedCredential>>, CallError> {
         let source = target.source.as_deref();
         let need = source.map(|source| source.credential_for(&target.entry)).unwrap_or_default();
@@ -35,7 +35,7 @@ impl Pipeline {
         let resolving = self.credentials.resolve(&need, &principal.tenant, &principal.id);
         let resolved = tokio::select! {
             biased;
-            () = hang_up.cancelled() => Err(CallError::Cancelled),
+            () = cancellation.cancelled() => Err(CallError::Cancelled),
             resolved = tokio::time::timeout(deadline, resolving) => match resolved {
                 Ok(Ok(resolved)) => Ok(resolved),
                 Ok(Err(refusal)) => {

@@ -50,7 +50,7 @@ pub(crate) async fn run(
     operation: Operation,
     stop: StopConditions<'_>,
 ) -> Execution {
-    let StopConditions { deadline: counted, cancelled, clock } = stop;
+    let StopConditions { deadline, cancelled, clock } = stop;
     let Some(source) = source else {
         let error = UpstreamError::new(UpstreamErrorKind::Unavailable, "the source is not running");
         return Execution::not_started(CallError::Upstream(error));
@@ -58,21 +58,21 @@ pub(crate) async fn run(
     if cancelled.is_cancelled() {
         return Execution::not_started(CallError::Cancelled);
     }
-    let passage = match breaker.map(|it| it.enter(permit.principal(), &*source)).transpose() {
-        Ok(passage) => passage,
+    let breaker_guard = match breaker.map(|it| it.enter(permit.principal(), &*source)).transpose() {
+        Ok(breaker_guard) => breaker_guard,
         Err(wait) => {
             let detail = "not sent: the source failed again and again";
             let error = UpstreamError::new(UpstreamErrorKind::Unavailable, detail);
             return Execution::not_started(CallError::Upstream(error.retry_after(wait)));
         }
     };
-    let Invocation { timeout: deadline, max_result_bytes: max_bytes, .. } = *operation.invocation();
+    let Invocation { timeout, max_result_bytes: max_bytes, .. } = *operation.invocation();
     let started = clock.monotonic_nanos();
     let served = std::panic::AssertUnwindSafe(source.serve(permit, operation)).catch_unwind();
     let result = tokio::select! {
         biased;
         () = cancelled.cancelled() => Err(CallError::Cancelled),
-        served = counted.within(deadline, served) => match served {
+        served = deadline.with_timeout(timeout, served) => match served {
             Some(Ok(Ok(Reply::Done(outcome)))) => {
                 outcome.check_size(max_bytes).map(|()| outcome).map_err(CallError::Upstream)
             }
@@ -83,12 +83,12 @@ pub(crate) async fn run(
             Some(Err(_panic)) => Err(CallError::Internal),
             None => Err(CallError::Upstream(UpstreamError::new(
                 UpstreamErrorKind::Timeout,
-                format!("no answer within {}", text::duration(deadline)),
+                format!("no answer within {}", text::duration(timeout)),
             ))),
         },
     };
-    if let Some(passage) = passage {
-        passage.end(result.as_ref());
+    if let Some(breaker_guard) = breaker_guard {
+        breaker_guard.end(result.as_ref());
     }
     let ran = Duration::from_nanos(clock.monotonic_nanos().saturating_sub(started));
     let never_started = matches!(&result, Err(CallError::Upstream(error)) if !error.kind.started());

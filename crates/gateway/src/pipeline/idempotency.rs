@@ -36,10 +36,10 @@ use toolcrib_core::{
 };
 
 pub use self::table::StoredAnswer;
-use self::table::{Busy, Limits, Lookup, Table};
+use self::table::{CapacityError, Limits, Lookup, Table};
 pub(super) use self::{
     table::Owner,
-    unsettled::{EndedCall, Unsettled},
+    unsettled::{EndedCall, UnsettledCalls},
 };
 use super::request::CallReport;
 use crate::background::Services;
@@ -103,7 +103,7 @@ pub(crate) struct Idempotency {
     table: Mutex<Table<ResultReceiver>>,
     /// The bytes of answers that wait to be stored.
     pub(super) storing: ByteBudget,
-    pub(super) unsettled: Unsettled,
+    pub(super) unsettled: UnsettledCalls,
 }
 
 /// The result of an idempotent call.
@@ -131,7 +131,7 @@ impl Idempotency {
     pub(crate) fn new(services: Services) -> Arc<Self> {
         let store = services.storage.idempotency();
         let table = Mutex::new(Table::new(Limits::default()));
-        let (storing, unsettled) = (ByteBudget::new(STORING), Unsettled::default());
+        let (storing, unsettled) = (ByteBudget::new(STORING), UnsettledCalls::default());
         Arc::new(Self { store, services, table, storing, unsettled })
     }
 
@@ -186,7 +186,7 @@ impl Idempotency {
                 let (ended, waiting) = watch::channel(None);
                 match table.begin(owner, key, call, waiting.clone()) {
                     Ok(()) => Ok(KeyState::Free(ended, waiting)),
-                    Err(Busy) => Err(IdempotencyError::Busy),
+                    Err(CapacityError) => Err(IdempotencyError::Busy),
                 }
             }
         }

@@ -47,8 +47,9 @@ impl Pipeline {
             return Err(IdempotencyError::Unusable);
         }
         let began = self.services.clock.monotonic_nanos();
-        let (wanted, call) = Call::new(&self.services.tracer, new_id(), None, request, None, began);
-        let authorized = match self.authorize(principal, wanted, &call).await {
+        let (named_offer, call) =
+            Call::new(&self.services.tracer, new_id(), None, request, None, began);
+        let authorized = match self.authorize(principal, named_offer, &call).await {
             Ok(authorized) => authorized,
             Err(error) => {
                 return Ok(IdempotentOutcome::Report(Arc::new(

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     approvals::Approvals,
-    audit::{Audit, CallIdentity, RecordedEnd, Started},
+    audit::{Audit, CallIdentity, RecordedEnd, StartedCall},
     background::Services,
     breaker::Breaker,
     freshness::MAX_UNCONFIRMED,
@@ -28,7 +28,7 @@ use crate::{
     metrics::Surface,
     reauthorize::reauthorize,
     trace::{ActiveSpan, CallSpan},
-    workflow_definition::offer::Runnable,
+    workflow_definition::offer::RunnableWorkflow,
 };
 
 /// An admitted call in a separate task, which outlives its caller (I-22).
@@ -41,7 +41,7 @@ pub(super) struct RecordedRun {
     pub(super) source: Option<Arc<dyn Source>>,
     pub(super) breaker: Option<Arc<Breaker>>,
     /// The workflow, if the tool is one.
-    pub(super) runnable: Option<Arc<Runnable>>,
+    pub(super) runnable: Option<Arc<RunnableWorkflow>>,
     pub(super) permit: Permit,
     pub(super) surface: Surface,
     /// Its step, if it is part of a workflow.
@@ -60,7 +60,7 @@ pub(super) struct Attempt {
     pub(super) operation: Operation,
     pub(super) span: ActiveSpan,
     /// The quotas that count it; released unless the call starts.
-    pub(super) counted: QuotaCharge,
+    pub(super) quota_charge: QuotaCharge,
 }
 
 // === impl RecordedRun ===
@@ -110,8 +110,13 @@ impl RecordedRun {
     }
 
     /// Sends the call to its source. Returns after all steps of a workflow.
-    async fn run(&self, id: &CallId, started: &Started, attempt: Attempt) -> (Execution, CallEnd) {
-        let Attempt { operation, span, counted } = attempt;
+    async fn run(
+        &self,
+        id: &CallId,
+        started: &StartedCall,
+        attempt: Attempt,
+    ) -> (Execution, CallEnd) {
+        let Attempt { operation, span, quota_charge } = attempt;
         let is_workflow = self.entry.tool.source.traits().is_in_gateway;
         let parent = self.step.as_ref().map(|step| step.parent.clone());
         let pauses = self.approvals.pauses();
@@ -131,7 +136,7 @@ impl RecordedRun {
         span.end(&execution.result);
         drop(span);
         if execution.duration.is_some() {
-            counted.keep();
+            quota_charge.keep();
         }
         let end = match steps {
             Some(steps) => steps.recorded().await,

@@ -74,7 +74,7 @@ pub(crate) struct InteractionState {
     /// Its place among [`Interactions`]: several can be in one run.
     place: u64,
     /// Cancels the calls in flight.
-    hang_up: CancellationToken,
+    cancellation: CancellationToken,
     state: Mutex<State>,
     /// Its calls in flight.
     in_flight: TaskTracker,
@@ -161,7 +161,7 @@ impl Interactions {
             principal: principal.id.clone(),
             run,
             place,
-            hang_up: CancellationToken::new(),
+            cancellation: CancellationToken::new(),
             state: Mutex::new(State {
                 sessions: ToolSessions::new(),
                 used: Instant::now(),
@@ -303,7 +303,7 @@ impl InteractionState {
         if std::mem::replace(&mut self.state.lock().over, true) {
             return;
         }
-        self.hang_up.cancel();
+        self.cancellation.cancel();
         if tokio::time::timeout(CLOSING_TIME, wait_until_idle(&self.in_flight)).await.is_err() {
             tracing::warn!(run = %self.run, "a tool session was closed before the last of its calls");
         }
@@ -427,8 +427,8 @@ impl InteractionGuard {
     }
 
     /// Cancelled when the interaction is closed.
-    pub(crate) fn hang_up(&self) -> CancellationToken {
-        self.interaction.hang_up.child_token()
+    pub(crate) fn cancellation(&self) -> CancellationToken {
+        self.interaction.cancellation.child_token()
     }
 }
 

@@ -11,7 +11,7 @@ use toolcrib_core::{
 
 use crate::{
     breaker::Breaker, limits::quota::quotas_of, snapshot::Snapshot,
-    workflow_definition::offer::Runnable,
+    workflow_definition::offer::RunnableWorkflow,
 };
 
 /// An offer of one snapshot with everything that a call of it uses (I-23).
@@ -41,7 +41,7 @@ impl Target {
     }
 
     /// The workflow that runs as this tool.
-    pub(crate) fn runnable(&self) -> Option<Arc<Runnable>> {
+    pub(crate) fn runnable(&self) -> Option<Arc<RunnableWorkflow>> {
         let is_workflow = self.entry.tool.source.traits().is_in_gateway;
         self.snapshot.workflows.get(&self.entry).filter(|_| is_workflow).cloned()
     }

@@ -40,7 +40,7 @@ pub struct NativeTools {
 
 /// The source factory of a gateway: it builds native tools and workflows itself, and everything
 /// else with `others`.
-pub(crate) struct Natives {
+pub(crate) struct NativeSourceFactory {
     pub(crate) tools: Vec<NativeTools>,
     pub(crate) others: Arc<dyn SourceFactory>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -144,15 +144,15 @@ impl NativeTools {
     }
 }
 
-// === impl Natives ===
+// === impl NativeSourceFactory ===
 
-impl Natives {
+impl NativeSourceFactory {
     fn find(&self, spec: &SourceSpec) -> Option<&NativeTools> {
         self.tools.iter().find(|tools| tools.config.spec == *spec)
     }
 }
 
-impl SourceFactory for Natives {
+impl SourceFactory for NativeSourceFactory {
     fn build(
         &self,
         spec: &SourceSpec,

@@ -14,7 +14,7 @@ use super::{
     slots::{Slot, Slots},
 };
 use crate::{
-    assembly::listed::{Listed, NewForms},
+    assembly::listed::{NewForms, OfferList},
     breaker::Breaker,
 };
 
@@ -27,7 +27,7 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 struct NewSource {
     source: Arc<dyn Source>,
     /// The last good catalog.
-    known: Option<Arc<Listed>>,
+    known: Option<Arc<OfferList>>,
 }
 
 impl Supply {

@@ -27,7 +27,7 @@ pub use self::review::{ApprovedPin, PinError, PinMoment, PinReport, PinReview, P
 use crate::{
     assembly::{
         classify::{self, classify},
-        listed::{Listed, NewForms},
+        listed::{NewForms, OfferList},
         pinned::SourcePins,
     },
     audit::lone_event,
@@ -35,7 +35,7 @@ use crate::{
 
 /// The tools of a source that differ from the stored pins.
 #[derive(Default)]
-struct Sorted {
+struct PinComparison {
     /// Tools without a pin.
     new: Vec<(String, PinForm)>,
     /// Tools that differ from their approved forms.
@@ -66,7 +66,7 @@ const MAX_PLACE: usize = 120;
 pub(crate) async fn update(
     source: &SourceConfig,
     store: &dyn PinStore,
-    listed: Option<&Arc<Listed>>,
+    listed: Option<&Arc<OfferList>>,
     forms: NewForms,
     now: Timestamp,
 ) -> PinUpdate {
@@ -133,7 +133,7 @@ fn place(pin: &Pin) -> Option<String> {
 async fn try_update(
     source: &SourceConfig,
     store: &dyn PinStore,
-    listed: Option<&Arc<Listed>>,
+    listed: Option<&Arc<OfferList>>,
     forms: NewForms,
     now: Timestamp,
 ) -> Result<(PinBook, Vec<NewEvent>, usize), StoreError> {
@@ -146,7 +146,7 @@ async fn try_update(
         let sorted = sort(&config, &tools, forms, &book);
         (book, sorted)
     });
-    let (book, Sorted { new, different, back }) = sorted
+    let (book, PinComparison { new, different, back }) = sorted
         .await
         .map_err(|error| StoreError::Unavailable(format!("the comparison panicked: {error}")))?;
     if new.is_empty() && different.is_empty() && back.is_empty() {
@@ -170,8 +170,13 @@ async fn try_update(
     Ok((store.book(id).await?, events, news.len()))
 }
 
-fn sort(source: &SourceConfig, listed: &Listed, mut forms: NewForms, book: &PinBook) -> Sorted {
-    let mut sorted = Sorted::default();
+fn sort(
+    source: &SourceConfig,
+    listed: &OfferList,
+    mut forms: NewForms,
+    book: &PinBook,
+) -> PinComparison {
+    let mut sorted = PinComparison::default();
     for tool in &listed.offers {
         let key = tool.key();
         if classify(source, &tool.name).hide == Some(true) || offer_id(source, &key).is_none() {

@@ -24,13 +24,13 @@ use toolcrib_core::{
 use super::{
     Supply,
     proposals::{RuleProposal, Statement, proposals, statement},
-    slots::Offered,
+    slots::SourceOffers,
 };
 use crate::{
     assembly::{
-        assemble::{Assembler, Made},
+        assemble::{Assembler, EntryCache},
         classify::idle_patterns,
-        listed::{Listed, ListedOffer},
+        listed::{ListedOffer, OfferList},
         pinned::SourcePins,
     },
     policy::Decider,
@@ -152,14 +152,14 @@ pub enum PreviewError {
 /// The tools of a source under another configuration.
 struct SourceTools {
     config: Arc<SourceConfig>,
-    listed: Arc<Listed>,
+    listed: Arc<OfferList>,
     pins: Option<Arc<SourcePins>>,
 }
 
 /// Ignores notifications: a preview discovers once.
-struct Deaf;
+struct NoopListener;
 
-impl SourceListener for Deaf {
+impl SourceListener for NoopListener {
     fn changed(&self, _: &SourceId) {}
 }
 
@@ -181,7 +181,7 @@ impl Supply {
             self.factory.check(&source.spec)?;
         }
         let (mut known, mut unknown) = (Vec::new(), Vec::new());
-        let mut new: Vec<(Arc<SourceConfig>, Option<Arc<Listed>>)> = Vec::new();
+        let mut new: Vec<(Arc<SourceConfig>, Option<Arc<OfferList>>)> = Vec::new();
         {
             let mut slots = self.slots.lock();
             for source in &config.sources {
@@ -258,8 +258,8 @@ impl Supply {
     }
 
     /// Starts the source, lists its tools and closes it. The error is a message for people.
-    async fn connect(&self, config: &SourceConfig) -> Result<Listed, String> {
-        let source = self.factory.build(&config.spec, Arc::new(Deaf));
+    async fn connect(&self, config: &SourceConfig) -> Result<OfferList, String> {
+        let source = self.factory.build(&config.spec, Arc::new(NoopListener));
         let source = source.map_err(|invalid| invalid.problem)?;
         let limit = config.spec.limits.connect_timeout;
         let found = tokio::select! {
@@ -322,7 +322,8 @@ impl Supply {
                 false => Arc::clone(source),
             };
             let assembler = Assembler::new(&source, &config.gate, &validators);
-            let made = Offered::new(&assembler, listed, pins.as_deref(), &Made::default());
+            let made =
+                SourceOffers::new(&assembler, listed, pins.as_deref(), &EntryCache::default());
             entries.extend(made.assembled.entries);
             flows.push((source, made.flows));
         }
@@ -337,7 +338,7 @@ impl Supply {
 }
 
 /// Waits until `source` is connected, and lists its tools.
-async fn discovered(source: &Arc<dyn Source>, limit: Duration) -> Result<Listed, String> {
+async fn discovered(source: &Arc<dyn Source>, limit: Duration) -> Result<OfferList, String> {
     let connected = async {
         loop {
             let status = source.status();
@@ -358,11 +359,15 @@ async fn discovered(source: &Arc<dyn Source>, limit: Duration) -> Result<Listed,
     let discovered = discovered.map_err(|error| {
         format!("it is connected, but its tools could not be listed: {}", error.detail)
     })?;
-    Ok(Listed::new(discovered, None).0)
+    Ok(OfferList::new(discovered, None).0)
 }
 
 /// The tools of `listed` whose form differs in `before`, if changes are quarantined.
-fn quarantined(config: &SourceConfig, listed: &Listed, before: Option<&Listed>) -> Vec<String> {
+fn quarantined(
+    config: &SourceConfig,
+    listed: &OfferList,
+    before: Option<&OfferList>,
+) -> Vec<String> {
     if config.pins.mode != PinMode::Enforce {
         return Vec::new();
     }
@@ -375,7 +380,11 @@ fn quarantined(config: &SourceConfig, listed: &Listed, before: Option<&Listed>) 
     changed.take(MAX_TOOLS).map(|tool| tool.name.clone()).collect()
 }
 
-fn previewed(config: &SourceConfig, listed: &Listed, before: Option<&Listed>) -> PreviewedSource {
+fn previewed(
+    config: &SourceConfig,
+    listed: &OfferList,
+    before: Option<&OfferList>,
+) -> PreviewedSource {
     let tools = listed.discovered().take(MAX_TOOLS).map(|tool| {
         let seen = |text: &str| -> String {
             text.chars().filter(|c| !toolcrib_core::text::is_hidden(*c)).collect()

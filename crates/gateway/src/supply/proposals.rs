@@ -17,7 +17,7 @@ use toolcrib_core::{
 };
 
 use super::Supply;
-use crate::assembly::{classify::classify, listed::Listed};
+use crate::assembly::{classify::classify, listed::OfferList};
 
 /// Tools of one rule; further tools are in further rules, to keep each one readable.
 const MAX_TOOLS: usize = 40;
@@ -106,7 +106,7 @@ impl Supply {
 /// Proposes rules for the tools in `listed` that no rule of `source` covers.
 pub(super) fn proposals(
     source: &SourceConfig,
-    listed: &Listed,
+    listed: &OfferList,
     tenant: Option<&TenantId>,
 ) -> Vec<RuleProposal> {
     if !source.kind.traits().has_proposals {

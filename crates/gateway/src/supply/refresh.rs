@@ -22,14 +22,14 @@ use toolcrib_tasks::TaskName;
 use super::{
     Supply,
     pins::{self, PinUpdate},
-    slots::{Offered, Slot},
+    slots::{Slot, SourceOffers},
 };
 use crate::{
     assembly::{
         assemble::Assembler,
-        listed::{Listed, NewForms},
+        listed::{NewForms, OfferList},
     },
-    freshness::ReadBegan,
+    freshness::ReadStart,
 };
 
 /// Changes at a shorter distance are one change: servers announce several while they start.
@@ -39,7 +39,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The stored state of a source: its tools and the identity of their upstream.
 #[derive(Serialize, Deserialize)]
-struct LastGood<L> {
+struct LastGoodState<L> {
     upstream: String,
     discovered: L,
 }
@@ -48,9 +48,9 @@ struct LastGood<L> {
 type Requests = tokio::sync::Mutex<mpsc::UnboundedReceiver<SourceId>>;
 
 /// Lowers a flag on drop.
-struct Lowered<'a>(&'a AtomicBool);
+struct FlagGuard<'a>(&'a AtomicBool);
 
-impl Drop for Lowered<'_> {
+impl Drop for FlagGuard<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
@@ -206,7 +206,7 @@ impl Supply {
         };
         // Serializing thousands of tools takes time.
         let listed = tokio::task::spawn_blocking(move || {
-            let (listed, forms) = Listed::new(discovered, before.as_deref());
+            let (listed, forms) = OfferList::new(discovered, before.as_deref());
             let is_new = before.is_none_or(|before| !before.is_same(&listed));
             (Arc::new(listed), forms, is_new)
         });
@@ -242,7 +242,7 @@ impl Supply {
     pub(super) async fn pin_and_publish(
         self: &Arc<Self>,
         source: &SourceConfig,
-        listed: Arc<Listed>,
+        listed: Arc<OfferList>,
         forms: Option<NewForms>,
     ) -> bool {
         let id = &source.spec.id;
@@ -267,7 +267,7 @@ impl Supply {
     }
 
     /// Builds the entries of a source. Schemas are compiled outside of the lock.
-    fn take_over(&self, id: &SourceId, listed: Arc<Listed>) {
+    fn take_over(&self, id: &SourceId, listed: Arc<OfferList>) {
         let (config, gate, validators, pins, made) = {
             let mut slots = self.slots.lock();
             let (gate, validators) = (slots.gate.clone(), Arc::clone(&slots.validators));
@@ -276,7 +276,7 @@ impl Supply {
             (Arc::clone(&slot.config), gate, validators, pins, made)
         };
         let assembler = Assembler::new(&config, &gate, &validators);
-        let offered = Offered::new(&assembler, &listed, pins.as_deref(), &made);
+        let offered = SourceOffers::new(&assembler, &listed, pins.as_deref(), &made);
         let mut slots = self.slots.lock();
         let is_reloaded = slots.gate != gate;
         let gate = slots.gate.clone();
@@ -294,7 +294,7 @@ impl Supply {
     pub(super) async fn update_pins(
         &self,
         source: &SourceConfig,
-        known: Option<&Arc<Listed>>,
+        known: Option<&Arc<OfferList>>,
         forms: NewForms,
     ) -> PinUpdate {
         let now = self.services.clock.now();
@@ -309,7 +309,7 @@ impl Supply {
 
     /// Reads the pins again after a change by any process, and while they are unreadable. Also
     /// loads the catalogs of other servers.
-    async fn follow_pins(self: &Arc<Self>, began: ReadBegan, changes: Result<Changes, StoreError>) {
+    async fn follow_pins(self: &Arc<Self>, began: ReadStart, changes: Result<Changes, StoreError>) {
         let is_unfinished = || self.slots.lock().slots.iter().any(|slot| slot.pins_unfinished);
         match changes {
             Ok(Changes { pins, catalogs, .. }) => {
@@ -344,7 +344,7 @@ impl Supply {
         }
         let supply = Arc::clone(self);
         self.services.background.tasks().once("toolsets", async move {
-            let _lowered = Lowered(&supply.reporting);
+            let _lowered = FlagGuard(&supply.reporting);
             supply.reported.report(&supply.snapshots.load(), &supply.audit).await;
         });
     }
@@ -385,7 +385,7 @@ impl Supply {
     }
 
     /// The last good catalog of `spec`, unless it belongs to another upstream under the same id.
-    pub(super) async fn last_good(&self, spec: &SourceSpec) -> Option<Listed> {
+    pub(super) async fn last_good(&self, spec: &SourceSpec) -> Option<OfferList> {
         let id = &spec.id;
         let json = match self.catalogs.load(id).await {
             Ok(Some((json, _))) => json,
@@ -395,7 +395,7 @@ impl Supply {
                 return None;
             }
         };
-        match serde_json::from_str::<LastGood<Listed>>(&json) {
+        match serde_json::from_str::<LastGoodState<OfferList>>(&json) {
             Ok(last) => (last.upstream == spec.upstream.identity()).then_some(last.discovered),
             Err(error) => {
                 tracing::warn!(source = %id, %error, "the stored catalog is unreadable");
@@ -405,9 +405,9 @@ impl Supply {
     }
 
     /// Stores the catalog. Returns whether that succeeded.
-    async fn store_last_good(&self, spec: &SourceSpec, listed: &Listed) -> bool {
+    async fn store_last_good(&self, spec: &SourceSpec, listed: &OfferList) -> bool {
         let (id, upstream) = (&spec.id, spec.upstream.identity());
-        let json = match serde_json::to_string(&LastGood { upstream, discovered: listed }) {
+        let json = match serde_json::to_string(&LastGoodState { upstream, discovered: listed }) {
             Ok(json) => json,
             Err(error) => {
                 tracing::error!(source = %id, %error, "a catalog could not be serialised");

@@ -18,9 +18,9 @@ use toolcrib_tasks::Backoff;
 
 use crate::{
     assembly::{
-        assemble::{Assembled, Assembler, Made},
+        assemble::{Assembler, Assembly, EntryCache},
         classify::classify,
-        listed::Listed,
+        listed::OfferList,
         pinned::SourcePins,
     },
     breaker::Breaker,
@@ -57,7 +57,7 @@ pub(super) struct Slot {
     pub(super) config: Arc<SourceConfig>,
     pub(super) source: Arc<dyn Source>,
     breaker: Arc<Breaker>,
-    pub(super) listed: Option<Arc<Listed>>,
+    pub(super) listed: Option<Arc<OfferList>>,
     pub(super) discovered_at: Option<Timestamp>,
     /// Whether this server discovers the source; if not, it loads stored catalogs.
     pub(super) leads: bool,
@@ -79,7 +79,7 @@ pub(super) struct Slot {
     /// Whether its pins must be read or written again.
     pub(super) pins_unfinished: bool,
     quarantined: Vec<Arc<Entry>>,
-    pub(super) made: Arc<Made>,
+    pub(super) made: Arc<EntryCache>,
     /// For a source of workflows: the valid ones.
     flows: Vec<Arc<Flow>>,
     /// The number of workflows in the last snapshot, and the problems of the others.
@@ -89,7 +89,7 @@ pub(super) struct Slot {
 
 /// A tool that no snapshot offers.
 #[derive(Debug, Default)]
-pub(crate) struct Located {
+pub(crate) struct ToolLocation {
     /// The tool, if a source has it.
     pub(crate) tool: Option<ToolId>,
     /// That source.
@@ -103,8 +103,8 @@ pub(crate) struct Located {
 }
 
 /// The entries of a source under the rules of its configuration.
-pub(super) struct Offered {
-    pub(super) assembled: Assembled,
+pub(super) struct SourceOffers {
+    pub(super) assembled: Assembly,
     pub(super) flows: Vec<Arc<Flow>>,
 }
 
@@ -255,7 +255,7 @@ impl Slots {
     }
 
     /// Finds a tool that no snapshot offers. Reads every tool of every source.
-    pub(super) fn locate(&self, name: &str) -> Located {
+    pub(super) fn locate(&self, name: &str) -> ToolLocation {
         for slot in &self.slots {
             let config = &slot.config;
             let source = &config.spec.id;
@@ -272,7 +272,7 @@ impl Slots {
                 };
                 let collisions: Vec<_> = self.collisions.iter().map(ToString::to_string).collect();
                 let problems = slot.problems.iter().chain(&slot.left_out).chain(&collisions);
-                return Located {
+                return ToolLocation {
                     source: Some(source.clone()),
                     hidden,
                     problems: problems.filter(about).cloned().collect(),
@@ -282,9 +282,9 @@ impl Slots {
             }
         }
         let silent = self.slots.iter().filter(|slot| slot.discovered_at.is_none());
-        Located {
+        ToolLocation {
             silent: silent.map(|slot| slot.config.spec.id.clone()).collect(),
-            ..Located::default()
+            ..ToolLocation::default()
         }
     }
 
@@ -364,14 +364,14 @@ fn off_the_thread(work: &mut dyn FnMut()) {
     }
 }
 
-// === impl Offered ===
+// === impl SourceOffers ===
 
-impl Offered {
+impl SourceOffers {
     pub(super) fn new(
         assembler: &Assembler<'_>,
-        listed: &Listed,
+        listed: &OfferList,
         pins: Option<&SourcePins>,
-        before: &Made,
+        before: &EntryCache,
     ) -> Self {
         let source = assembler.source;
         if !source.kind.traits().is_in_gateway {
@@ -379,7 +379,7 @@ impl Offered {
             return Self { assembled, flows: Vec::new() };
         }
         let (flows, problems) = flows(source, listed);
-        Self { assembled: Assembled { problems, ..Assembled::default() }, flows }
+        Self { assembled: Assembly { problems, ..Assembly::default() }, flows }
     }
 }
 
@@ -390,7 +390,7 @@ impl Slot {
         config: Arc<SourceConfig>,
         source: Arc<dyn Source>,
         breaker: Arc<Breaker>,
-        known: Option<Arc<Listed>>,
+        known: Option<Arc<OfferList>>,
     ) -> Self {
         Self {
             config,
@@ -426,7 +426,7 @@ impl Slot {
     pub(super) fn reassemble(&mut self, gate: &GateConfig, validators: &Arc<Validators>) {
         if let Some(listed) = &self.listed {
             let assembler = Assembler::new(&self.config, gate, validators);
-            let offered = Offered::new(&assembler, listed, self.pins.as_deref(), &self.made);
+            let offered = SourceOffers::new(&assembler, listed, self.pins.as_deref(), &self.made);
             self.put(offered);
         }
     }
@@ -446,8 +446,8 @@ impl Slot {
         }
     }
 
-    pub(super) fn put(&mut self, Offered { assembled, flows }: Offered) {
-        let Assembled { entries, problems, quarantined, made } = assembled;
+    pub(super) fn put(&mut self, SourceOffers { assembled, flows }: SourceOffers) {
+        let Assembly { entries, problems, quarantined, made } = assembled;
         for problem in &problems {
             tracing::warn!(source = %self.config.spec.id, problem, "a source has a problem");
         }

@@ -18,9 +18,9 @@ pub(super) type References = BTreeSet<(String, String)>;
 
 /// The recorded references, each recorded once while it matches no tool.
 #[derive(Debug, Default)]
-pub(super) struct Reported(Mutex<(Generation, References)>);
+pub(super) struct ReportedReferences(Mutex<(Generation, References)>);
 
-impl Reported {
+impl ReportedReferences {
     /// Records the entries that match no tool of `snapshot` (RFC 0064: forbidden at load), each
     /// once. They belong to the server, not to a tenant.
     pub(super) async fn report(&self, snapshot: &Snapshot, audit: &Audit) {

@@ -8,9 +8,9 @@ use super::*;
 
 /// Keeps all spans.
 #[derive(Default)]
-struct Kept(Mutex<Vec<Span>>);
+struct SpanCollector(Mutex<Vec<Span>>);
 
-impl SpanSink for Kept {
+impl SpanSink for SpanCollector {
     fn record(&self, span: Span) {
         self.0.lock().push(span);
     }
@@ -20,8 +20,8 @@ impl SpanSink for Kept {
     }
 }
 
-fn tracer(ratio: f64, trust_parent: bool) -> (Tracer, Arc<Kept>) {
-    let kept = Arc::new(Kept::default());
+fn tracer(ratio: f64, trust_parent: bool) -> (Tracer, Arc<SpanCollector>) {
+    let kept = Arc::new(SpanCollector::default());
     (Tracer::new(Arc::clone(&kept) as _, Sampling { ratio, trust_parent }), kept)
 }
 

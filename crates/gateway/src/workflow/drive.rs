@@ -22,8 +22,8 @@ use toolcrib_core::{
 };
 
 use super::{
-    failure::{self, Ended, Failure},
-    past::Seen,
+    failure::{self, Failure, StepOutcome},
+    past::EarlierCall,
     resume,
     run::Run,
 };
@@ -35,7 +35,7 @@ use crate::{
     tool_ref::ToolRef,
     trace,
     workflow_definition::{
-        plan::{Each, OnError, Step, Test, When},
+        plan::{ErrorAction, Iteration, Step, StepCondition, Test},
         template::Scope,
         value::{Status, StepValue},
     },
@@ -75,8 +75,10 @@ impl Run {
             let Some((at, step, ended)) = running.next().await else { break };
             let value = match (ended, step.on_error) {
                 (Ok(value), _) => value,
-                (Err(failure), OnError::Fail) => return Err(failure.of_step(&step.id)),
-                (Err(_), OnError::Continue | OnError::Use(_)) => StepValue::nothing(Status::Failed),
+                (Err(failure), ErrorAction::Fail) => return Err(failure.of_step(&step.id)),
+                (Err(_), ErrorAction::Continue | ErrorAction::Use(_)) => {
+                    StepValue::nothing(Status::Failed)
+                }
             };
             weight = weight.saturating_add(value.weight());
             if weight > MAX_WEIGHT {
@@ -99,7 +101,7 @@ impl Run {
         }
     }
 
-    async fn step(&self, step: &Step, values: &Values) -> Ended {
+    async fn step(&self, step: &Step, values: &Values) -> StepOutcome {
         let failed = |at: usize| {
             let value = values.get(at).and_then(Option::as_ref);
             value.is_some_and(|value| value.status == Status::Failed)
@@ -115,7 +117,7 @@ impl Run {
         }
     }
 
-    async fn each(&self, step: &Step, each: &Each, scope: Scope<'_>) -> Ended {
+    async fn each(&self, step: &Step, each: &Iteration, scope: Scope<'_>) -> StepOutcome {
         let nothing =
             || Failure::new("unresolved_reference", "`for_each` has no array to iterate over");
         let items = match each.over.find(scope).ok_or_else(nothing)? {
@@ -140,8 +142,8 @@ impl Run {
         while let Some(ended) = calls.next().await {
             let value = match (ended, step.on_error) {
                 (Ok(value), _) => value,
-                (Err(_), OnError::Continue) => StepValue::nothing(Status::Failed),
-                (Err(failure), OnError::Fail | OnError::Use(_)) => return Err(failure),
+                (Err(_), ErrorAction::Continue) => StepValue::nothing(Status::Failed),
+                (Err(failure), ErrorAction::Fail | ErrorAction::Use(_)) => return Err(failure),
             };
             weight = weight.saturating_add(value.weight());
             if weight > MAX_WEIGHT {
@@ -153,7 +155,7 @@ impl Run {
     }
 
     /// One call of a step, with retries if they are allowed.
-    async fn one(&self, step: &Step, scope: Scope<'_>) -> Ended {
+    async fn one(&self, step: &Step, scope: Scope<'_>) -> StepOutcome {
         let arguments = step.arguments.fill(scope)?.unwrap_or_else(|| Value::Object(Map::new()));
         let item = scope.item.map(|(index, _)| index);
         let attempts = step.retry.map_or(1, |retry| retry.attempts);
@@ -161,16 +163,16 @@ impl Run {
         for call in 1..=MAX_CALLS {
             let id = self.call_id(step, item, call);
             let ended = match self.past.of(&id) {
-                Some(Seen::Kept(kept)) => kept,
-                Some(Seen::Child(child)) => {
+                Some(EarlierCall::Kept(kept)) => kept,
+                Some(EarlierCall::Child(child)) => {
                     let keep = self.keep.clone();
                     Box::pin(resume::resume(&self.workflows, *child, &self.past.history, keep))
                         .await
                 }
                 // It was refused before it started.
-                Some(Seen::Refused) => continue,
-                Some(Seen::Interrupted) if self.may_repeat(step) => continue,
-                Some(Seen::Interrupted) => return Err(Failure::interrupted()),
+                Some(EarlierCall::Refused) => continue,
+                Some(EarlierCall::Interrupted) if self.may_repeat(step) => continue,
+                Some(EarlierCall::Interrupted) => return Err(Failure::interrupted()),
                 None => self.call(step, id, arguments.clone()).await,
             };
             tried += 1;
@@ -188,7 +190,7 @@ impl Run {
     }
 
     /// One attempt of a step.
-    async fn call(&self, step: &Step, id: CallId, arguments: Value) -> Ended {
+    async fn call(&self, step: &Step, id: CallId, arguments: Value) -> StepOutcome {
         let parent = trace::TaskContext::current_trace();
         let span = self.workflows.services.tracer.span(parent, SpanKind::Internal, || {
             SpanName::of("toolcrib.step", Name::chosen_here(step.id.as_ref()))
@@ -200,7 +202,7 @@ impl Run {
         ended
     }
 
-    async fn call_within(&self, step: &Step, id: CallId, arguments: Value) -> Ended {
+    async fn call_within(&self, step: &Step, id: CallId, arguments: Value) -> StepOutcome {
         let renewed = self.workflows.authenticator.renew(&self.principal).await;
         let principal =
             renewed.map_err(|error| Failure::new("unauthenticated", error.to_string()))?;
@@ -260,7 +262,7 @@ fn put(values: &mut Values, at: usize, step: &Step, value: StepValue) {
     }
 }
 
-fn holds(when: &When, scope: Scope<'_>) -> bool {
+fn holds(when: &StepCondition, scope: Scope<'_>) -> bool {
     let found = when.reference.find(scope);
     match &when.test {
         Test::Exists(expected) => found.is_some() == *expected,

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use toolcrib_core::call::{CallError, Outcome, UpstreamErrorKind};
 
-use crate::workflow_definition::{template::Unresolved, value::StepValue};
+use crate::workflow_definition::{template::UnresolvedReference, value::StepValue};
 
 /// The result of a step's call.
-pub(super) type Ended = Result<StepValue, Failure>;
+pub(super) type StepOutcome = Result<StepValue, Failure>;
 
 /// Why there is no result. The message is for the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,10 +18,10 @@ pub(super) struct Failure {
     pub(super) again: bool,
 }
 
-/// A stored [`Ended`], until the run finishes.
+/// A stored [`StepOutcome`], until the run finishes.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Kept {
+pub(super) enum StoredStepOutcome {
     Ok(StepValue),
     Failed(Failure),
 }
@@ -89,14 +89,14 @@ impl Failure {
     }
 }
 
-impl From<Unresolved> for Failure {
-    fn from(Unresolved(reference): Unresolved) -> Self {
+impl From<UnresolvedReference> for Failure {
+    fn from(UnresolvedReference(reference): UnresolvedReference) -> Self {
         Self::new("unresolved_reference", format!("{reference} has no value"))
     }
 }
 
 /// The result of a call, for the following steps.
-pub(super) fn ended(result: Result<&Outcome, &CallError>) -> Ended {
+pub(super) fn ended(result: Result<&Outcome, &CallError>) -> StepOutcome {
     match result {
         Ok(outcome) if outcome.is_error => {
             let words = StepValue::of(outcome).text;
@@ -108,8 +108,8 @@ pub(super) fn ended(result: Result<&Outcome, &CallError>) -> Ended {
     }
 }
 
-impl From<Ended> for Kept {
-    fn from(ended: Ended) -> Self {
+impl From<StepOutcome> for StoredStepOutcome {
+    fn from(ended: StepOutcome) -> Self {
         match ended {
             Ok(value) => Self::Ok(value),
             Err(failure) => Self::Failed(failure),
@@ -117,11 +117,11 @@ impl From<Ended> for Kept {
     }
 }
 
-impl From<Kept> for Ended {
-    fn from(kept: Kept) -> Self {
+impl From<StoredStepOutcome> for StepOutcome {
+    fn from(kept: StoredStepOutcome) -> Self {
         match kept {
-            Kept::Ok(value) => Ok(value),
-            Kept::Failed(failure) => Err(failure),
+            StoredStepOutcome::Ok(value) => Ok(value),
+            StoredStepOutcome::Failed(failure) => Err(failure),
         }
     }
 }

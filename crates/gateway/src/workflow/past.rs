@@ -9,7 +9,7 @@ use toolcrib_core::{
     store::{KeptRun, StoreError},
 };
 
-use super::failure::Ended;
+use super::failure::StepOutcome;
 use crate::audit::Audit;
 
 /// Events of one run per page, and the most pages of one run.
@@ -18,15 +18,15 @@ const MAX_PAGES: usize = 200;
 
 /// The calls of a run before this process.
 #[derive(Default)]
-pub(super) struct Past {
-    pub(super) kept: HashMap<CallId, Ended>,
+pub(super) struct EarlierCalls {
+    pub(super) kept: HashMap<CallId, StepOutcome>,
     pub(super) history: Arc<History>,
 }
 
 /// The state of a call before this process.
-pub(super) enum Seen {
+pub(super) enum EarlierCall {
     /// It has finished.
-    Kept(Ended),
+    Kept(StepOutcome),
     /// It called a workflow whose run must continue.
     Child(Box<KeptRun>),
     /// It was refused.
@@ -48,20 +48,20 @@ pub(super) struct Trace {
     refused: bool,
 }
 
-// === impl Past ===
+// === impl EarlierCalls ===
 
-impl Past {
+impl EarlierCalls {
     /// The state of `call` before this process; `None` if it was never made.
-    pub(super) fn of(&self, call: &CallId) -> Option<Seen> {
+    pub(super) fn of(&self, call: &CallId) -> Option<EarlierCall> {
         if let Some(ended) = self.kept.get(call) {
-            return Some(Seen::Kept(ended.clone()));
+            return Some(EarlierCall::Kept(ended.clone()));
         }
         let trace = self.history.calls.get(call)?;
         let child = self.history.children.lock().remove(call);
         Some(match child {
-            Some(child) => Seen::Child(Box::new(child)),
-            None if trace.refused => Seen::Refused,
-            None => Seen::Interrupted,
+            Some(child) => EarlierCall::Child(Box::new(child)),
+            None if trace.refused => EarlierCall::Refused,
+            None => EarlierCall::Interrupted,
         })
     }
 }

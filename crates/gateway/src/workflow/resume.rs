@@ -26,11 +26,11 @@ use toolcrib_core::{
 
 use super::{
     Workflows,
-    failure::{self, Ended, Failure, Kept},
-    past::{History, Past},
+    failure::{self, Failure, StepOutcome, StoredStepOutcome},
+    past::{EarlierCalls, History},
     run::{End, Run, RunStopConditions, keep_in},
 };
-use crate::live_runs::Keep;
+use crate::live_runs::CallResultStore;
 
 /// How often dead servers are searched for.
 const TAKE_OVER: Duration = Duration::from_secs(5);
@@ -165,8 +165,8 @@ pub(super) async fn resume(
     workflows: &Arc<Workflows>,
     kept: KeptRun,
     history: &Arc<History>,
-    keep: Option<Arc<dyn Keep>>,
-) -> Ended {
+    keep: Option<Arc<dyn CallResultStore>>,
+) -> StepOutcome {
     let record = kept.record.clone();
     let end = match prepare(workflows, kept, history).await {
         Ok((run, ends)) => {
@@ -217,8 +217,8 @@ async fn prepare(
     let unreadable = || failed("interrupted", "the stored state of the run cannot be read");
     let inputs = json::parse(&inputs).map_err(|_| unreadable())?;
     let results = results.into_iter().map(|(call, json)| {
-        let kept: Kept = serde_json::from_str(&json).map_err(|_| unreadable())?;
-        Ok((call, Ended::from(kept)))
+        let kept: StoredStepOutcome = serde_json::from_str(&json).map_err(|_| unreadable())?;
+        Ok((call, StepOutcome::from(kept)))
     });
     let kept = results.collect::<Result<HashMap<_, _>, End>>()?;
     let snapshot = workflows.snapshots.load();
@@ -270,7 +270,7 @@ async fn prepare(
         cause,
         interaction,
         keep: Some(keep_in(&workflows.store, &record.tenant, &record.call_id)),
-        past: Past { kept, history: Arc::clone(history) },
+        past: EarlierCalls { kept, history: Arc::clone(history) },
         progress: None,
         meta: serde_json::Map::new(),
     };

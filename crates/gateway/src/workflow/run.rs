@@ -21,11 +21,11 @@ use toolcrib_core::{
 
 use super::{
     Workflows,
-    failure::{self, Failure, Kept},
-    past::Past,
+    failure::{self, Failure, StoredStepOutcome},
+    past::EarlierCalls,
 };
 use crate::{
-    live_runs::{CallEnd, Keep, WorkflowCall},
+    live_runs::{CallEnd, CallResultStore, WorkflowCall},
     pipeline::session::InteractionState,
     trace::TaskContext,
     workflow_definition::plan::Plan,
@@ -41,8 +41,8 @@ pub(super) struct Run {
     pub(super) call: CallId,
     pub(super) cause: EventId,
     pub(super) interaction: Arc<InteractionState>,
-    pub(super) keep: Option<Arc<dyn Keep>>,
-    pub(super) past: Past,
+    pub(super) keep: Option<Arc<dyn CallResultStore>>,
+    pub(super) past: EarlierCalls,
     pub(super) progress: Option<Arc<dyn ProgressSink>>,
     /// Trace context of the caller.
     pub(super) meta: serde_json::Map<String, serde_json::Value>,
@@ -73,7 +73,7 @@ pub(super) enum End {
 }
 
 /// Keeps results in the store of runs.
-struct KeepIn {
+struct RunResultStore {
     store: Arc<dyn RunStore>,
     tenant: TenantId,
     call: CallId,
@@ -131,7 +131,7 @@ pub(super) async fn run(
         cause: called.cause,
         interaction,
         keep,
-        past: Past::default(),
+        past: EarlierCalls::default(),
         progress: call.progress,
         meta: call.meta,
     };
@@ -221,8 +221,12 @@ pub(super) fn keep_in(
     store: &Arc<dyn RunStore>,
     tenant: &TenantId,
     call: &CallId,
-) -> Arc<dyn Keep> {
-    Arc::new(KeepIn { store: Arc::clone(store), tenant: tenant.clone(), call: call.clone() })
+) -> Arc<dyn CallResultStore> {
+    Arc::new(RunResultStore {
+        store: Arc::clone(store),
+        tenant: tenant.clone(),
+        call: call.clone(),
+    })
 }
 
 // === impl Run ===
@@ -244,7 +248,7 @@ impl Run {
                 true => return End::Cancelled,
                 false => Err(too_long()),
             },
-            ended = deadline.within(ends.timeout, self.drive()) => match ended {
+            ended = deadline.with_timeout(ends.timeout, self.drive()) => match ended {
                 Some(ended) => ended,
                 None => Err(too_long()),
             },
@@ -286,16 +290,16 @@ fn too_long() -> Failure {
     Failure::new(UpstreamErrorKind::Timeout.code(), "the workflow exceeded its time limit")
 }
 
-// === impl KeepIn ===
+// === impl RunResultStore ===
 
 #[async_trait]
-impl Keep for KeepIn {
+impl CallResultStore for RunResultStore {
     async fn keep(&self, call: &CallId, result: Result<&Outcome, &CallError>) {
         // A cancelled run does not need it.
         if matches!(result, Err(CallError::Cancelled)) {
             return;
         }
-        let kept = Kept::from(failure::ended(result));
+        let kept = StoredStepOutcome::from(failure::ended(result));
         let stored = match serde_json::to_string(&kept) {
             Ok(json) => self.store.keep(&self.tenant, &self.call, call, json).await,
             Err(_) => return,

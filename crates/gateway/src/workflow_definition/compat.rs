@@ -7,13 +7,13 @@ use serde_json::Value;
 use toolcrib_core::arguments::ArgumentCheck;
 
 use crate::workflow_definition::{
-    plan::{Each, Plan, Step, Test},
-    template::{Absent, Reference, Root, Template},
+    plan::{Iteration, Plan, Step, Test},
+    template::{MissingValueRule, Reference, Root, Template},
 };
 
 /// The known facts about the values at a place.
 #[derive(Debug, Clone, Copy)]
-enum Known<'a> {
+enum ValueFacts<'a> {
     Schema(&'a Value),
     /// The value has one of these types.
     Types(Types),
@@ -59,7 +59,7 @@ pub(super) fn check_inputs(plan: &Plan) -> Vec<String> {
             when.is_some_and(|when| std::ptr::eq(&when.reference, reference))
                 || (place == format!("step `{}`", step.id) && is_guarded(step, reference))
         });
-        if reference.absent == Absent::Fails && !required && !tested {
+        if reference.absent == MissingValueRule::Fails && !required && !tested {
             problems.push(format!(
                 "{place}: {} may be absent; list it in `required` of `inputs`, or give the \
                  reference a `default` or `optional: true`",
@@ -90,7 +90,7 @@ pub(super) fn check_step(
 ) -> Problems {
     let mut problems = Vec::new();
     let item = step.each.as_ref().map(|each| check_each(each, schemas, &mut problems));
-    let item = item.unwrap_or(Known::Nothing);
+    let item = item.unwrap_or(ValueFacts::Nothing);
     if let Template::Literal(arguments) = &step.arguments {
         for violation in check.check(arguments).err().unwrap_or_default() {
             problems.push((violation.pointer, violation.message));
@@ -98,7 +98,7 @@ pub(super) fn check_step(
         return problems;
     }
     for reference in step.arguments.references() {
-        if matches!(known(reference, item, schemas), Known::Absent) {
+        if matches!(known(reference, item, schemas), ValueFacts::Absent) {
             let message = format!("{} never exists", reference.typed);
             problems.push((String::new(), message));
         }
@@ -109,14 +109,20 @@ pub(super) fn check_step(
     problems
 }
 
-fn check_each<'a>(each: &Each, schemas: &'a Schemas<'_>, problems: &mut Problems) -> Known<'a> {
-    let over = known(&each.over, Known::Nothing, schemas);
+fn check_each<'a>(
+    each: &Iteration,
+    schemas: &'a Schemas<'_>,
+    problems: &mut Problems,
+) -> ValueFacts<'a> {
+    let over = known(&each.over, ValueFacts::Nothing, schemas);
     if !types_of_known(over).meets(Types::of("array")) {
         problems.push(("for_each".to_owned(), format!("{} is not an array", each.over.typed)));
     }
     match over {
-        Known::Schema(schema) => schema.get("items").map_or(Known::Nothing, Known::Schema),
-        Known::Types(_) | Known::Nothing | Known::Absent => Known::Nothing,
+        ValueFacts::Schema(schema) => {
+            schema.get("items").map_or(ValueFacts::Nothing, ValueFacts::Schema)
+        }
+        ValueFacts::Types(_) | ValueFacts::Nothing | ValueFacts::Absent => ValueFacts::Nothing,
     }
 }
 
@@ -124,7 +130,7 @@ fn check_template(
     template: &Template,
     schema: &Value,
     place: &str,
-    item: Known<'_>,
+    item: ValueFacts<'_>,
     schemas: &Schemas<'_>,
     problems: &mut Problems,
 ) {
@@ -142,7 +148,7 @@ fn check_template(
             return;
         }
         Template::Reference(reference) => {
-            if let Absent::Default(value) = &reference.absent {
+            if let MissingValueRule::Default(value) = &reference.absent {
                 let literal = Template::Literal(value.clone());
                 check_template(&literal, schema, place, item, schemas, problems);
             }
@@ -181,7 +187,7 @@ fn check_members(
     members: &[(String, Template)],
     schema: &Value,
     place: &str,
-    item: Known<'_>,
+    item: ValueFacts<'_>,
     schemas: &Schemas<'_>,
     problems: &mut Problems,
 ) {
@@ -189,11 +195,13 @@ fn check_members(
     for name in required.filter_map(Value::as_str) {
         match members.iter().find(|(member, _)| member == name) {
             None => problems.push((format!("{place}/{name}"), "is missing".to_owned())),
-            Some((_, Template::Reference(it))) if it.absent == Absent::Omitted => problems.push((
-                format!("{place}/{name}"),
-                "is required by the tool; give the reference a `default` instead of `optional`"
-                    .to_owned(),
-            )),
+            Some((_, Template::Reference(it))) if it.absent == MissingValueRule::Omitted => {
+                problems.push((
+                    format!("{place}/{name}"),
+                    "is required by the tool; give the reference a `default` instead of `optional`"
+                        .to_owned(),
+                ))
+            }
             Some(_) => {}
         }
     }
@@ -225,52 +233,56 @@ fn is_opaque(schema: &Value) -> bool {
 
 // === facts ===
 
-fn known<'a>(reference: &Reference, item: Known<'a>, schemas: &'a Schemas<'_>) -> Known<'a> {
+fn known<'a>(
+    reference: &Reference,
+    item: ValueFacts<'a>,
+    schemas: &'a Schemas<'_>,
+) -> ValueFacts<'a> {
     let root = match reference.root {
-        Root::Inputs => Known::Schema(schemas.inputs),
+        Root::Inputs => ValueFacts::Schema(schemas.inputs),
         Root::Result(step) => match schemas.outputs.get(step) {
-            Some(Some(schema)) => Known::Schema(schema),
-            Some(None) | None => Known::Nothing,
+            Some(Some(schema)) => ValueFacts::Schema(schema),
+            Some(None) | None => ValueFacts::Nothing,
         },
-        Root::Text(_) | Root::Status(_) => Known::Types(Types::of("string")),
-        Root::Index => Known::Types(Types::of("integer")),
+        Root::Text(_) | Root::Status(_) => ValueFacts::Types(Types::of("string")),
+        Root::Index => ValueFacts::Types(Types::of("integer")),
         Root::Item => item,
     };
     reference.pointer.split('/').skip(1).fold(root, descend)
 }
 
-fn descend<'a>(known: Known<'a>, token: &str) -> Known<'a> {
+fn descend<'a>(known: ValueFacts<'a>, token: &str) -> ValueFacts<'a> {
     let schema = match known {
-        Known::Schema(schema) => schema,
-        Known::Types(_) | Known::Absent => return Known::Absent,
-        Known::Nothing => return Known::Nothing,
+        ValueFacts::Schema(schema) => schema,
+        ValueFacts::Types(_) | ValueFacts::Absent => return ValueFacts::Absent,
+        ValueFacts::Nothing => return ValueFacts::Nothing,
     };
-    let Some(members) = schema.as_object() else { return Known::Nothing };
+    let Some(members) = schema.as_object() else { return ValueFacts::Nothing };
     let elsewhere = ["$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "if", "patternProperties"];
     if elsewhere.iter().any(|key| members.contains_key(*key)) {
-        return Known::Nothing;
+        return ValueFacts::Nothing;
     }
     let types = Types::of_schema(schema);
     let name = token.replace("~1", "/").replace("~0", "~");
     if let Some(schema) = members.get("properties").and_then(|it| it.get(&name)) {
-        return Known::Schema(schema);
+        return ValueFacts::Schema(schema);
     }
     let closed = members.get("additionalProperties") == Some(&Value::Bool(false));
     let object_only = !types.meets(Types::of("array"));
     if !types.meets(Types::of("object").or(Types::of("array"))) || (closed && object_only) {
-        return Known::Absent;
+        return ValueFacts::Absent;
     }
     match members.get("items") {
-        Some(items) if token.bytes().all(|b| b.is_ascii_digit()) => Known::Schema(items),
-        Some(_) | None => Known::Nothing,
+        Some(items) if token.bytes().all(|b| b.is_ascii_digit()) => ValueFacts::Schema(items),
+        Some(_) | None => ValueFacts::Nothing,
     }
 }
 
-fn types_of_known(known: Known<'_>) -> Types {
+fn types_of_known(known: ValueFacts<'_>) -> Types {
     match known {
-        Known::Schema(schema) => Types::of_schema(schema),
-        Known::Types(types) => types,
-        Known::Nothing | Known::Absent => Types::ANY,
+        ValueFacts::Schema(schema) => Types::of_schema(schema),
+        ValueFacts::Types(types) => types,
+        ValueFacts::Nothing | ValueFacts::Absent => Types::ANY,
     }
 }
 
@@ -368,8 +380,10 @@ pub(super) fn answer_schema(plan: &Plan, schemas: &Schemas<'_>) -> Value {
             for (name, member) in members {
                 let types = match member {
                     Template::Literal(value) => Types::of_value(value),
-                    Template::Reference(it) if it.absent != Absent::Fails => Types::ANY,
-                    Template::Reference(it) => types_of_known(known(it, Known::Nothing, schemas)),
+                    Template::Reference(it) if it.absent != MissingValueRule::Fails => Types::ANY,
+                    Template::Reference(it) => {
+                        types_of_known(known(it, ValueFacts::Nothing, schemas))
+                    }
                     Template::Text(_) => Types::of("string"),
                     Template::Array(_) => Types::of("array"),
                     Template::Object(_) => Types::of("object"),

@@ -27,9 +27,9 @@ use toolcrib_core::{
 
 use crate::{
     assembly::{
-        assemble::{Assembler, Noted},
+        assemble::{Assembler, EntryWithNotes},
         classify,
-        listed::Listed,
+        listed::OfferList,
     },
     workflow_definition::{
         compat::{self, Schemas},
@@ -51,28 +51,28 @@ pub(crate) struct Flow {
 }
 
 /// A workflow whose tools are in the snapshot.
-pub(crate) struct Runnable {
+pub(crate) struct RunnableWorkflow {
     pub(crate) plan: Arc<Plan>,
     pub(crate) digest: Option<Digest>,
 }
 
 /// The workflows of a snapshot, by source and tool: tools of different tenants can have one id.
 #[derive(Default)]
-pub(crate) struct SnapshotWorkflows(pub(crate) HashMap<(SourceId, ToolId), Arc<Runnable>>);
+pub(crate) struct SnapshotWorkflows(pub(crate) HashMap<(SourceId, ToolId), Arc<RunnableWorkflow>>);
 
 impl SnapshotWorkflows {
     /// The workflow of `entry`.
-    pub(crate) fn get(&self, entry: &Entry) -> Option<&Arc<Runnable>> {
+    pub(crate) fn get(&self, entry: &Entry) -> Option<&Arc<RunnableWorkflow>> {
         self.0.get(&(entry.source.clone(), entry.id.clone()))
     }
 }
 
 /// The offered workflows of all sources.
 #[derive(Default)]
-pub(crate) struct Offered {
+pub(crate) struct WorkflowOffers {
     pub(crate) entries: Vec<Arc<Entry>>,
     /// Workflows by source and tool.
-    pub(crate) runnable: HashMap<(SourceId, ToolId), Arc<Runnable>>,
+    pub(crate) runnable: HashMap<(SourceId, ToolId), Arc<RunnableWorkflow>>,
     /// Problems by source, for the operator.
     pub(crate) problems: HashMap<SourceId, Vec<String>>,
 }
@@ -84,7 +84,7 @@ pub(crate) struct Flows<'a> {
 }
 
 /// The valid workflows in `listed`, and the problems of the others.
-pub(crate) fn flows(source: &SourceConfig, listed: &Listed) -> (Vec<Arc<Flow>>, Vec<String>) {
+pub(crate) fn flows(source: &SourceConfig, listed: &OfferList) -> (Vec<Arc<Flow>>, Vec<String>) {
     let (mut flows, mut problems) = (Vec::new(), listed.problems.clone());
     for tool in listed.discovered() {
         if classify::classify(source, &tool.name).hide == Some(true) {
@@ -125,7 +125,7 @@ pub(crate) fn offer(
     gate: &GateConfig,
     validators: &Arc<Validators>,
     catalog: &Catalog,
-) -> Offered {
+) -> WorkflowOffers {
     let all = sources.iter().flat_map(|source| {
         source.flows.iter().map(|flow| Candidate {
             source: source.config,
@@ -139,13 +139,14 @@ pub(crate) fn offer(
         by_id.entry(candidate.flow.id.as_str()).or_default().push(at);
     }
     let mut offering =
-        Offering { gate, validators, catalog, flows: &flows, by_id, done: HashMap::new() };
-    let mut offered = Offered::default();
+        OfferBuilder { gate, validators, catalog, flows: &flows, by_id, done: HashMap::new() };
+    let mut offered = WorkflowOffers::default();
     for (at, Candidate { source, flow, .. }) in flows.iter().enumerate() {
         let id = &source.spec.id;
         match offering.resolve(at, &mut Vec::new()) {
             Ok(made) => {
-                let runnable = Runnable { plan: Arc::clone(&flow.plan), digest: made.entry.digest };
+                let runnable =
+                    RunnableWorkflow { plan: Arc::clone(&flow.plan), digest: made.entry.digest };
                 offered.runnable.insert((id.clone(), flow.id.clone()), Arc::new(runnable));
                 let notes = offered.problems.entry(id.clone()).or_default();
                 notes.extend(made.notes.iter().map(|note| format!("{}: {note}", flow.file)));
@@ -182,27 +183,31 @@ struct Candidate<'a> {
     flow: &'a Flow,
 }
 
-struct Offering<'a> {
+struct OfferBuilder<'a> {
     gate: &'a GateConfig,
     validators: &'a Arc<Validators>,
     catalog: &'a Catalog,
     flows: &'a [Candidate<'a>],
     /// Positions by tool id; different tenants can share an id.
     by_id: HashMap<&'a str, Vec<usize>>,
-    done: HashMap<usize, Result<Made, Vec<String>>>,
+    done: HashMap<usize, Result<BuiltWorkflow, Vec<String>>>,
 }
 
 #[derive(Clone)]
-struct Made {
+struct BuiltWorkflow {
     entry: Arc<Entry>,
     notes: Vec<String>,
     /// Nested levels of workflows inside it.
     nesting: usize,
 }
 
-impl<'a> Offering<'a> {
+impl<'a> OfferBuilder<'a> {
     /// Resolves the workflow at position `at`.
-    fn resolve(&mut self, at: usize, under_way: &mut Vec<usize>) -> Result<Made, Vec<String>> {
+    fn resolve(
+        &mut self,
+        at: usize,
+        under_way: &mut Vec<usize>,
+    ) -> Result<BuiltWorkflow, Vec<String>> {
         let Some(candidate) = self.flows.get(at) else {
             return Err(vec!["does not exist".to_owned()]);
         };
@@ -223,7 +228,7 @@ impl<'a> Offering<'a> {
         &mut self,
         candidate: &Candidate<'_>,
         under_way: &mut Vec<usize>,
-    ) -> Result<Made, Vec<String>> {
+    ) -> Result<BuiltWorkflow, Vec<String>> {
         let Candidate { source, tenants: own, flow } = candidate;
         let mut problems = Vec::new();
         let mut tools: Vec<Arc<Entry>> = Vec::new();
@@ -273,13 +278,13 @@ impl<'a> Offering<'a> {
         };
         let version = flow.version.as_deref();
         let assembler = Assembler::new(source, self.gate, self.validators);
-        let Noted { mut entry, notes: more } =
+        let EntryWithNotes { mut entry, notes: more } =
             assembler.entry(version, &tool, None, set).map_err(|problem| vec![problem])?;
         notes.extend(more);
         entry.tenants = tenants;
         entry.digest = Some(Digest::of(&canonical::exact_bytes(&flow.tool.raw)));
         entry.program = Some(program(&tools));
-        Ok(Made { entry: Arc::new(entry), notes, nesting: nesting + 1 })
+        Ok(BuiltWorkflow { entry: Arc::new(entry), notes, nesting: nesting + 1 })
     }
 
     fn tool(

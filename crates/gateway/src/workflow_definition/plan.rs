@@ -13,7 +13,7 @@ use toolcrib_core::arguments::ArgumentCheck;
 
 use crate::workflow_definition::{
     definition::{Definition, ForEachDefinition, StepDefinition, WhenDefinition},
-    template::{Absent, Names, Reference, Root, Template},
+    template::{MissingValueRule, Names, Reference, Root, Template},
 };
 
 /// Steps of a workflow.
@@ -49,10 +49,10 @@ pub(crate) struct Step {
     /// The tool's id.
     pub(crate) tool: String,
     pub(crate) arguments: Template,
-    pub(crate) when: Option<When>,
-    pub(crate) each: Option<Each>,
+    pub(crate) when: Option<StepCondition>,
+    pub(crate) each: Option<Iteration>,
     pub(crate) retry: Option<Retry>,
-    pub(crate) on_error: OnError,
+    pub(crate) on_error: ErrorAction,
     /// Steps that must finish before this one, all of them earlier.
     pub(crate) needs: BTreeSet<usize>,
     /// The step that this one replaces if that step fails.
@@ -60,7 +60,7 @@ pub(crate) struct Step {
 }
 
 #[derive(Debug)]
-pub(crate) struct When {
+pub(crate) struct StepCondition {
     pub(crate) reference: Reference,
     pub(crate) test: Test,
 }
@@ -73,7 +73,7 @@ pub(crate) enum Test {
 }
 
 #[derive(Debug)]
-pub(crate) struct Each {
+pub(crate) struct Iteration {
     pub(crate) over: Reference,
     pub(crate) max: usize,
     pub(crate) parallel: usize,
@@ -86,7 +86,7 @@ pub(crate) struct Retry {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OnError {
+pub(crate) enum ErrorAction {
     /// The run fails.
     Fail,
     /// The run continues without a result.
@@ -204,8 +204,8 @@ impl Reader {
             }
         }
         let mut references = arguments.references();
-        references.extend(each.as_ref().map(|each: &Each| &each.over));
-        references.extend(when.as_ref().map(|when: &When| &when.reference));
+        references.extend(each.as_ref().map(|each: &Iteration| &each.over));
+        references.extend(when.as_ref().map(|when: &StepCondition| &when.reference));
         needs.extend(references.into_iter().filter_map(Reference::step));
         Step {
             id: typed.id.clone(),
@@ -220,7 +220,12 @@ impl Reader {
         }
     }
 
-    fn each(&mut self, place: &str, typed: &ForEachDefinition, names: Names<'_>) -> Option<Each> {
+    fn each(
+        &mut self,
+        place: &str,
+        typed: &ForEachDefinition,
+        names: Names<'_>,
+    ) -> Option<Iteration> {
         if !(1..=MAX_ITEMS).contains(&typed.max) {
             self.complain(&format!("{place}.max"), format!("expected 1 to {MAX_ITEMS}"));
         }
@@ -230,10 +235,15 @@ impl Reader {
             self.complain(&format!("{place}.parallel"), message);
         }
         let over = self.reference(&format!("{place}.ref"), &typed.reference, names)?;
-        Some(Each { over, max: typed.max, parallel })
+        Some(Iteration { over, max: typed.max, parallel })
     }
 
-    fn when(&mut self, place: &str, typed: &WhenDefinition, names: Names<'_>) -> Option<When> {
+    fn when(
+        &mut self,
+        place: &str,
+        typed: &WhenDefinition,
+        names: Names<'_>,
+    ) -> Option<StepCondition> {
         let reference = self.reference(&format!("{place}.ref"), &typed.reference, names);
         let test = match (typed.exists, &typed.equals, &typed.not) {
             (Some(exists), None, None) => Test::Exists(exists),
@@ -247,11 +257,11 @@ impl Reader {
                 return None;
             }
         };
-        Some(When { reference: reference?, test })
+        Some(StepCondition { reference: reference?, test })
     }
 
     fn reference(&mut self, place: &str, text: &str, names: Names<'_>) -> Option<Reference> {
-        match Reference::parse(text, Absent::Fails, names) {
+        match Reference::parse(text, MissingValueRule::Fails, names) {
             Ok(reference) => Some(reference),
             Err(problem) => {
                 self.complain(place, problem);
@@ -260,31 +270,37 @@ impl Reader {
         }
     }
 
-    fn on_error(&mut self, place: &str, ids: &[&str], at: usize, typed: Option<&Value>) -> OnError {
+    fn on_error(
+        &mut self,
+        place: &str,
+        ids: &[&str],
+        at: usize,
+        typed: Option<&Value>,
+    ) -> ErrorAction {
         match typed {
-            None => return OnError::Fail,
-            Some(Value::String(word)) if word == "fail" => return OnError::Fail,
-            Some(Value::String(word)) if word == "continue" => return OnError::Continue,
+            None => return ErrorAction::Fail,
+            Some(Value::String(word)) if word == "fail" => return ErrorAction::Fail,
+            Some(Value::String(word)) if word == "continue" => return ErrorAction::Continue,
             Some(Value::Object(members)) if members.len() == 1 => {
                 if let Some(id) = members.get("use").and_then(Value::as_str) {
                     match ids.iter().position(|step| *step == id) {
-                        Some(step) if step > at => return OnError::Use(step),
+                        Some(step) if step > at => return ErrorAction::Use(step),
                         Some(_) => self.complain(place, "names a step that does not come later"),
                         None => self.complain(place, "names a step that does not exist"),
                     }
-                    return OnError::Fail;
+                    return ErrorAction::Fail;
                 }
             }
             Some(_) => {}
         }
         self.complain(place, "expected `fail`, `continue` or `{ use: STEP }`");
-        OnError::Fail
+        ErrorAction::Fail
     }
 
     /// Adds the replacement of a step to the needs of every step that needs it.
     fn stand_ins(&mut self, steps: &mut [Step]) {
         for at in 0..steps.len() {
-            let Some(OnError::Use(other)) = steps.get(at).map(|step| step.on_error) else {
+            let Some(ErrorAction::Use(other)) = steps.get(at).map(|step| step.on_error) else {
                 continue;
             };
             let id = |at: usize, steps: &[Step]| {

@@ -27,7 +27,7 @@ pub(crate) struct Reference {
     pub(crate) root: Root,
     /// RFC 6901, from the root.
     pub(crate) pointer: String,
-    pub(crate) absent: Absent,
+    pub(crate) absent: MissingValueRule,
     /// As it was typed.
     pub(crate) typed: String,
 }
@@ -50,7 +50,7 @@ pub(crate) enum Root {
 
 /// The value of a reference without a target.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Absent {
+pub(crate) enum MissingValueRule {
     /// The step fails.
     Fails,
     /// The member is left out.
@@ -80,7 +80,7 @@ pub(crate) struct Scope<'a> {
 
 /// A reference without a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unresolved(pub(crate) String);
+pub(crate) struct UnresolvedReference(pub(crate) String);
 
 /// Nesting of a template.
 const MAX_DEPTH: usize = 32;
@@ -88,7 +88,7 @@ const MAX_DEPTH: usize = 32;
 // === reading ===
 
 /// Reports a place and its problem.
-pub(super) type Complain<'a> = dyn FnMut(String, String) + 'a;
+pub(super) type ProblemSink<'a> = dyn FnMut(String, String) + 'a;
 
 impl Template {
     /// Reads `value` at `place`. An invalid part is reported and read as null.
@@ -96,7 +96,7 @@ impl Template {
         value: &Value,
         names: Names<'_>,
         place: &str,
-        complain: &mut Complain<'_>,
+        complain: &mut ProblemSink<'_>,
     ) -> Self {
         Self::read_at(value, names, place, complain, 0)
     }
@@ -105,7 +105,7 @@ impl Template {
         value: &Value,
         names: Names<'_>,
         place: &str,
-        complain: &mut Complain<'_>,
+        complain: &mut ProblemSink<'_>,
         depth: usize,
     ) -> Self {
         if depth > MAX_DEPTH {
@@ -138,7 +138,7 @@ impl Template {
         members: &Map<String, Value>,
         names: Names<'_>,
         place: &str,
-        complain: &mut Complain<'_>,
+        complain: &mut ProblemSink<'_>,
         depth: usize,
     ) -> Self {
         let nothing = || Self::Literal(Value::Null);
@@ -215,13 +215,13 @@ impl Template {
 
 impl Reference {
     fn read(members: &Map<String, Value>, names: Names<'_>) -> Result<Self, String> {
-        let mut absent = Absent::Fails;
+        let mut absent = MissingValueRule::Fails;
         let mut typed = None;
         for (name, value) in members {
             match (name.as_str(), value) {
                 ("$ref", Value::String(text)) => typed = Some(text),
-                ("default", value) => absent = Absent::Default(value.clone()),
-                ("optional", Value::Bool(true)) => absent = Absent::Omitted,
+                ("default", value) => absent = MissingValueRule::Default(value.clone()),
+                ("optional", Value::Bool(true)) => absent = MissingValueRule::Omitted,
                 ("optional", Value::Bool(false)) => {}
                 _ => {
                     return Err("a reference is { $ref: \"/inputs/…\" }, and only `default` or \
@@ -238,7 +238,11 @@ impl Reference {
     }
 
     /// Reads the text of a reference.
-    pub(crate) fn parse(text: &str, absent: Absent, names: Names<'_>) -> Result<Self, String> {
+    pub(crate) fn parse(
+        text: &str,
+        absent: MissingValueRule,
+        names: Names<'_>,
+    ) -> Result<Self, String> {
         let step = |rest: &str| -> Result<(Root, String), String> {
             let (id, rest) = rest.split_once('/').unwrap_or((rest, ""));
             let Some(at) = names.steps.iter().position(|step| *step == id) else {
@@ -318,12 +322,12 @@ impl Reference {
         }
     }
 
-    fn resolve(&self, scope: Scope<'_>) -> Result<Option<Value>, Unresolved> {
+    fn resolve(&self, scope: Scope<'_>) -> Result<Option<Value>, UnresolvedReference> {
         match (self.find(scope), &self.absent) {
             (Some(value), _) => Ok(Some(value)),
-            (None, Absent::Default(value)) => Ok(Some(value.clone())),
-            (None, Absent::Omitted) => Ok(None),
-            (None, Absent::Fails) => Err(Unresolved(self.typed.clone())),
+            (None, MissingValueRule::Default(value)) => Ok(Some(value.clone())),
+            (None, MissingValueRule::Omitted) => Ok(None),
+            (None, MissingValueRule::Fails) => Err(UnresolvedReference(self.typed.clone())),
         }
     }
 }
@@ -332,7 +336,7 @@ impl Reference {
 
 impl Template {
     /// Fills in the values; `None` if it is one optional reference without a value.
-    pub(crate) fn fill(&self, scope: Scope<'_>) -> Result<Option<Value>, Unresolved> {
+    pub(crate) fn fill(&self, scope: Scope<'_>) -> Result<Option<Value>, UnresolvedReference> {
         Ok(Some(match self {
             Self::Literal(value) => value.clone(),
             Self::Reference(reference) => return reference.resolve(scope),
@@ -382,7 +386,7 @@ mod tests {
         if problems.is_empty() { Ok(template) } else { Err(problems) }
     }
 
-    fn filled(value: Value) -> Result<Option<Value>, Unresolved> {
+    fn filled(value: Value) -> Result<Option<Value>, UnresolvedReference> {
         let step = StepValue {
             status: Status::Ok,
             result: Some(json!({ "items": [{ "a/b": 7 }], "none": null })),
@@ -425,7 +429,7 @@ mod tests {
             })
         );
         let nothing = json!([{ "$ref": "/inputs/nothing" }]);
-        assert_eq!(filled(nothing).unwrap_err(), Unresolved("/inputs/nothing".to_owned()));
+        assert_eq!(filled(nothing).unwrap_err(), UnresolvedReference("/inputs/nothing".to_owned()));
     }
 
     #[test]

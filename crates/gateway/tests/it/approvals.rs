@@ -11,7 +11,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use serde_json::{Value, json};
 use toolcrib_core::{
-    approval::{Approval, ApprovalState, Verdict, VoteRefused},
+    approval::{Approval, ApprovalState, Verdict, VoteRefusal},
     call::{CallError, Outcome},
     event::EventBody,
     id::{ApprovalId, KeyId, PrincipalId},
@@ -76,7 +76,7 @@ impl Rig {
     }
 }
 
-fn refused(result: Result<Approval, ApprovalError>) -> VoteRefused {
+fn refused(result: Result<Approval, ApprovalError>) -> VoteRefusal {
     match result {
         Err(ApprovalError::Refused(refused)) => refused,
         other => panic!("{other:?}"),
@@ -149,13 +149,13 @@ async fn nobody_answers_for_themselves() {
         for verdict in [Verdict::Grant, Verdict::Reject, Verdict::Override] {
             let answer =
                 rig.gateway.approvals().respond(&me, &id, verdict, Some("why".to_owned())).await;
-            assert_eq!(refused(answer), VoteRefused::Own);
+            assert_eq!(refused(answer), VoteRefusal::Own);
         }
     }
     // The same key under another name is still the same approver.
     let renamed = Principal { auth: key("one"), ..who("bob", &["*"]) };
     let answer = rig.gateway.approvals().respond(&renamed, &id, Verdict::Grant, None).await;
-    assert_eq!(refused(answer), VoteRefused::Own);
+    assert_eq!(refused(answer), VoteRefusal::Own);
     assert_eq!(rig.gateway.approvals().find(&renamed, &id).await.unwrap().approval.votes, []);
 }
 
@@ -175,7 +175,7 @@ async fn only_those_who_hold_the_scope_answer() {
     }
     let overrider = who("eve", &["approvals:override"]);
     let answer = rig.gateway.approvals().respond(&overrider, &id, Verdict::Grant, None).await;
-    assert_eq!(refused(answer), VoteRefused::Scope("approvals:respond".to_owned()));
+    assert_eq!(refused(answer), VoteRefusal::Scope("approvals:respond".to_owned()));
     let own = rig.gateway.approvals().list(&caller(), None, 100).await.unwrap();
     assert_eq!(own.len(), 1, "whoever asked sees it");
 }
@@ -191,7 +191,7 @@ async fn a_refusal_ends_it_until_its_time_is_over() {
         assert_eq!(approval, id);
     }
     let late = rig.gateway.approvals().respond(&approver("carol"), &id, Verdict::Grant, None).await;
-    assert_eq!(refused(late), VoteRefused::NotPending("rejected"));
+    assert_eq!(refused(late), VoteRefusal::NotPending("rejected"));
     assert_eq!(rig.runs(), 0);
     assert!(rig.log.recorded().contains(&"rejected bob rejected".to_owned()));
 }
@@ -205,7 +205,7 @@ async fn as_many_as_are_needed_have_to_consent() {
         ApprovalState::Pending
     );
     let twice = rig.gateway.approvals().respond(&approver("bob"), &id, Verdict::Grant, None).await;
-    assert_eq!(refused(twice), VoteRefused::Again);
+    assert_eq!(refused(twice), VoteRefusal::Again);
     assert_eq!(rig.ask(json!({})).await, id, "one of two is not enough");
     rig.answer(&approver("carol"), &id, Verdict::Grant).await;
     rig.call(&caller(), "s__echo", json!({})).await.result.unwrap();
@@ -245,11 +245,11 @@ async fn an_override_passes_over_everybody_and_says_why() {
     let id = rig.ask(json!({})).await;
     let chief = who("chief", &["approvals:override"]);
     let silent = rig.gateway.approvals().respond(&chief, &id, Verdict::Override, None).await;
-    assert_eq!(refused(silent), VoteRefused::Unexplained);
+    assert_eq!(refused(silent), VoteRefusal::Unexplained);
     let without = Principal { roles: vec!["boss".to_owned()], ..approver("bob") };
     let comment = || Some("the house burns".to_owned());
     let answer = rig.gateway.approvals().respond(&without, &id, Verdict::Override, comment()).await;
-    assert_eq!(refused(answer), VoteRefused::Scope("approvals:override".to_owned()));
+    assert_eq!(refused(answer), VoteRefusal::Scope("approvals:override".to_owned()));
     rig.gateway.approvals().respond(&chief, &id, Verdict::Override, comment()).await.unwrap();
     rig.call(&caller(), "s__echo", json!({})).await.result.unwrap();
     assert!(
@@ -266,7 +266,7 @@ async fn what_nobody_answers_or_uses_ends() {
     let id = rig.ask(json!({})).await;
     tokio::time::sleep(Duration::from_millis(250)).await;
     let late = rig.gateway.approvals().respond(&approver("bob"), &id, Verdict::Grant, None).await;
-    assert_eq!(refused(late), VoteRefused::NotPending("expired"));
+    assert_eq!(refused(late), VoteRefusal::NotPending("expired"));
     assert!(rig.log.recorded().contains(&"rejected core.system timeout".to_owned()));
     let next = rig.ask(json!({})).await;
     assert_ne!(next, id);

@@ -16,7 +16,7 @@ use toolcrib_core::{
     clock::{Clock, Timestamp},
     id::PrincipalId,
     principal::Principal,
-    quota::{Day, Quota, QuotaKey, QuotaStore, Reserved},
+    quota::{Day, Quota, QuotaKey, QuotaReservation, QuotaStore},
     source::SourceFactory,
     store::{Storage as _, StoreError},
 };
@@ -229,7 +229,12 @@ struct Frail(Arc<dyn QuotaStore>, AtomicBool);
 
 #[async_trait]
 impl QuotaStore for Frail {
-    async fn reserve(&self, day: Day, key: QuotaKey, quota: Quota) -> Result<Reserved, StoreError> {
+    async fn reserve(
+        &self,
+        day: Day,
+        key: QuotaKey,
+        quota: Quota,
+    ) -> Result<QuotaReservation, StoreError> {
         match self.1.load(Ordering::SeqCst) {
             true => Err(StoreError::Unavailable("the disk is full".to_owned())),
             false => self.0.reserve(day, key, quota).await,

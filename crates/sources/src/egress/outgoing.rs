@@ -41,7 +41,7 @@ const RESERVED: [HeaderName; 6] = [
 
 /// A request to send.
 #[derive(Clone)]
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingRequest {
     pub(crate) method: Method,
     pub(crate) url: Url,
     /// `url` in the client's type, if already converted.
@@ -69,9 +69,9 @@ pub(crate) struct Endpoint {
     headers: HeaderMap,
 }
 
-// === impl Outgoing ===
+// === impl OutgoingRequest ===
 
-impl Outgoing {
+impl OutgoingRequest {
     pub(crate) fn new(method: Method, url: Url) -> Self {
         let (headers, bound) = (HeaderMap::new(), HeaderMap::new());
         Self {
@@ -114,13 +114,13 @@ impl Endpoint {
         method: Method,
         headers: HeaderMap,
         body: Option<Vec<u8>>,
-    ) -> Outgoing {
-        Outgoing {
+    ) -> OutgoingRequest {
+        OutgoingRequest {
             uri: self.uri.clone(),
             headers,
             bound: self.headers.clone(),
             body: body.map(Bytes::from),
-            ..Outgoing::new(method, self.url.clone())
+            ..OutgoingRequest::new(method, self.url.clone())
         }
     }
 }

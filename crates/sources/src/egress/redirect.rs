@@ -7,15 +7,15 @@ use http::{HeaderMap, Method, StatusCode, header};
 
 use super::{
     error::EgressError,
-    outgoing::{Outgoing, has_userinfo},
+    outgoing::{OutgoingRequest, has_userinfo},
 };
 
 /// Returns the next request if `status` and `headers` redirect `sent`, otherwise `None`.
 pub(super) fn next(
-    sent: &Outgoing,
+    sent: &OutgoingRequest,
     status: StatusCode,
     headers: &HeaderMap,
-) -> Result<Option<Outgoing>, EgressError> {
+) -> Result<Option<OutgoingRequest>, EgressError> {
     let keeps = matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     let moves = matches!(status, StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND);
     if !(keeps || moves || status == StatusCode::SEE_OTHER) {
@@ -30,7 +30,7 @@ pub(super) fn next(
     if !is_http || loses_tls || has_userinfo(&url) {
         return Err(EgressError::Refused { sent: true });
     }
-    let mut next = Outgoing { url, uri: None, ..sent.clone() };
+    let mut next = OutgoingRequest { url, uri: None, ..sent.clone() };
     // As browsers do: a form POST is followed by a GET.
     let becomes_get = match status {
         StatusCode::SEE_OTHER => sent.method != Method::HEAD,
@@ -56,15 +56,19 @@ mod tests {
 
     use super::*;
 
-    fn sent(method: Method, url: &str) -> Outgoing {
-        let mut sent = Outgoing::new(method, Url::parse(url).unwrap());
+    fn sent(method: Method, url: &str) -> OutgoingRequest {
+        let mut sent = OutgoingRequest::new(method, Url::parse(url).unwrap());
         sent.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         sent.bound.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer x"));
         sent.body = Some(Bytes::from_static(b"{}"));
         sent
     }
 
-    fn hop(sent: &Outgoing, status: u16, to: &str) -> Result<Option<Outgoing>, EgressError> {
+    fn hop(
+        sent: &OutgoingRequest,
+        status: u16,
+        to: &str,
+    ) -> Result<Option<OutgoingRequest>, EgressError> {
         let mut headers = HeaderMap::new();
         headers.insert(header::LOCATION, HeaderValue::from_str(to).unwrap());
         next(sent, StatusCode::from_u16(status).unwrap(), &headers)

@@ -14,7 +14,7 @@ use toolcrib_core::{
 };
 use toolcrib_mcp::{
     code,
-    param_header::{self, Broken},
+    param_header::{self, AnnotationError},
 };
 
 use super::{connection::Connection, failure::Failure, message::Reply};
@@ -220,7 +220,7 @@ fn unsupported(tool: &Value) -> Option<&'static str> {
 }
 
 fn header_problem(schema: &Map<String, Value>) -> Option<&'static str> {
-    param_header::read(schema).err().map(Broken::reason)
+    param_header::read(schema).err().map(AnnotationError::reason)
 }
 
 fn schema(

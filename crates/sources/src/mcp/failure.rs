@@ -22,12 +22,12 @@ pub(crate) enum Failure {
     /// Another unsuccessful status; for tool calls, any unsuccessful status.
     Refused(Refusal),
     /// An invalid answer.
-    Malformed(Malformed),
+    Malformed(MalformedAnswer),
 }
 
 /// An answer without a valid JSON result, as far as it can be read.
 #[derive(Debug)]
-pub(crate) struct Malformed {
+pub(crate) struct MalformedAnswer {
     /// Its result or its error if it has one, else all of it.
     pub(crate) text: String,
     /// Whether `text` is an error.

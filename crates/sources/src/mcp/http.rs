@@ -24,7 +24,7 @@ use toolcrib_core::{
 };
 use toolcrib_mcp::{
     header as mcp_header,
-    message::{self, Incoming, RpcError},
+    message::{self, IncomingMessage, RpcError},
     method,
     revision::MODERN,
     scan,
@@ -34,9 +34,9 @@ use toolcrib_mcp::{
 use super::{
     call::Call,
     era::Era,
-    failure::{Failure, Malformed, credentials_refused},
+    failure::{Failure, MalformedAnswer, credentials_refused},
     message::{Reply, decode, read_malformed},
-    peer::{OnCancel, Peer, ReplyHandle},
+    peer::{CancelHook, Peer, ReplyHandle},
 };
 use crate::{
     context::SourceContext,
@@ -422,7 +422,7 @@ impl Http {
         }
         let (text, _) = decode(&bytes);
         // An error has no id if the server could not read the id of the request.
-        if let Ok(Incoming { error: Some(error), .. }) = serde_json::from_str(&text) {
+        if let Ok(IncomingMessage { error: Some(error), .. }) = serde_json::from_str(&text) {
             return Ok(Reply::Error(RpcError::read(error)));
         }
         if bytes.is_empty() && flaw == Some(Flaw::Incomplete) {
@@ -436,7 +436,7 @@ impl Http {
         };
         if is_blank || flaw == Some(Flaw::UnknownCoding) {
             let (text, is_error) = (String::new(), false);
-            return Err(Failure::Malformed(Malformed { text, is_error, problem }));
+            return Err(Failure::Malformed(MalformedAnswer { text, is_error, problem }));
         }
         read_malformed(&text, &problem)
     }
@@ -452,7 +452,7 @@ impl Http {
         let retry_after = answer.retry_after(self.clock.now());
         let body = answer.beginning(self.max_message_bytes).await;
         let without_id = || {
-            let incoming: Incoming<'_> = serde_json::from_slice(&body).ok()?;
+            let incoming: IncomingMessage<'_> = serde_json::from_slice(&body).ok()?;
             // Many services use `error` with another meaning in their JSON.
             Some(Ok(Reply::Error(serde_json::from_str(incoming.error?.get()).ok()?)))
         };
@@ -541,7 +541,7 @@ impl Http {
         self.post_aside(message, &self.replies);
     }
 
-    fn post_cancellation(self: &Arc<Self>) -> OnCancel {
+    fn post_cancellation(self: &Arc<Self>) -> CancelHook {
         let http = Arc::clone(self);
         Box::new(move |id| http.post_aside(message::cancelled(id), &http.cancellations))
     }

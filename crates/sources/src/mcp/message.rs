@@ -12,7 +12,7 @@ use toolcrib_mcp::{
 
 use super::{
     era::Meta,
-    failure::{Failure, Malformed},
+    failure::{Failure, MalformedAnswer},
 };
 
 /// The answer to a request.
@@ -53,7 +53,7 @@ pub(crate) fn read_malformed(answer: &str, problem: &str) -> Result<Reply, Failu
         Some(json) => Ok(Reply::Result(RpcResult { json, problem: Some(problem) })),
         None => {
             let text = part.unwrap_or(answer).trim().to_owned();
-            Err(Failure::Malformed(Malformed { text, is_error: error.is_some(), problem }))
+            Err(Failure::Malformed(MalformedAnswer { text, is_error: error.is_some(), problem }))
         }
     }
 }

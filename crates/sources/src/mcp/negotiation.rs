@@ -21,7 +21,7 @@ use super::{
     message::Reply,
     wire::Wire,
 };
-use crate::process::stderr::Probe;
+use crate::process::stderr::ProbeOutcome;
 
 /// How long `server/discover` may take before `initialize` is sent as well: servers that ignore
 /// unknown methods never answer, slow ones answer both.
@@ -59,18 +59,18 @@ pub(crate) enum Approach {
 /// Negotiates the era with the upstream, and enters it.
 pub(crate) async fn negotiate(wire: &Wire, approach: Approach) -> Result<Session, String> {
     if approach == Approach::Handshake {
-        wire.probe_ended(Probe::Understood);
+        wire.probe_ended(ProbeOutcome::Understood);
         return initialize(wire).await;
     }
     let mut probe = std::pin::pin!(discover(wire));
     if let Ok(verdict) = tokio::time::timeout(PROBE_TIMEOUT, &mut probe).await {
         return match verdict? {
             Some(session) => {
-                wire.probe_ended(Probe::Understood);
+                wire.probe_ended(ProbeOutcome::Understood);
                 Ok(session)
             }
             None => {
-                wire.probe_ended(Probe::Refused);
+                wire.probe_ended(ProbeOutcome::Refused);
                 initialize(wire).await
             }
         };
@@ -90,8 +90,8 @@ pub(crate) async fn negotiate(wire: &Wire, approach: Approach) -> Result<Session
         },
     }?;
     wire.probe_ended(match session.era.is_modern() {
-        true => Probe::Understood,
-        false => Probe::Refused,
+        true => ProbeOutcome::Understood,
+        false => ProbeOutcome::Refused,
     });
     Ok(session)
 }

@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{Notify, oneshot};
 use toolcrib_core::call::{Progress, ProgressSink, UpstreamError, UpstreamErrorKind};
 use toolcrib_mcp::{
-    message::{self, Incoming, RpcError, numeric_id},
+    message::{self, IncomingMessage, RpcError, numeric_id},
     method,
     scan::IdScan,
 };
@@ -66,14 +66,14 @@ pub(crate) struct Interest {
 const MAX_ID: usize = 256;
 
 /// Called with the id of a request dropped after it was sent.
-pub(crate) type OnCancel = Box<dyn FnOnce(u64) + Send>;
+pub(crate) type CancelHook = Box<dyn FnOnce(u64) + Send>;
 
 /// A registered request. Dropping it before its answer cancels it.
 pub(crate) struct ReplyHandle {
     peer: Arc<Peer>,
     id: u64,
     answer: oneshot::Receiver<Result<Reply, Failure>>,
-    on_cancel: Option<OnCancel>,
+    on_cancel: Option<CancelHook>,
 }
 
 // === impl Peer ===
@@ -93,7 +93,7 @@ impl Peer {
     pub(crate) fn register(
         self: &Arc<Self>,
         interest: Interest,
-        on_cancel: Option<OnCancel>,
+        on_cancel: Option<CancelHook>,
     ) -> Result<ReplyHandle, UpstreamError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
@@ -118,11 +118,11 @@ impl Peer {
         let (text, problem) = decode(message);
         // Checked first, because serde reads structs from arrays, too.
         let is_object = text.trim_ascii_start().starts_with('{');
-        if is_object && let Ok(incoming) = serde_json::from_str::<Incoming<'_>>(&text) {
+        if is_object && let Ok(incoming) = serde_json::from_str::<IncomingMessage<'_>>(&text) {
             return self.route(&incoming, problem, reply);
         }
         // The handshake era allowed several messages in one array.
-        if let Ok(batch) = serde_json::from_str::<Vec<Incoming<'_>>>(&text) {
+        if let Ok(batch) = serde_json::from_str::<Vec<IncomingMessage<'_>>>(&text) {
             // All of them are routed, even if the first is not a message.
             let routed = batch.iter().filter(|incoming| self.route(incoming, problem, reply));
             return routed.count() > 0;
@@ -132,7 +132,7 @@ impl Peer {
 
     fn route(
         &self,
-        incoming: &Incoming<'_>,
+        incoming: &IncomingMessage<'_>,
         problem: Option<&str>,
         reply: &mut dyn FnMut(Vec<u8>),
     ) -> bool {
@@ -155,7 +155,7 @@ impl Peer {
         true
     }
 
-    fn answer(&self, id: u64, incoming: &Incoming<'_>, problem: Option<&str>) {
+    fn answer(&self, id: u64, incoming: &IncomingMessage<'_>, problem: Option<&str>) {
         let answer = match (incoming.result, incoming.error) {
             (_, Some(error)) => Reply::Error(RpcError::read(error)),
             // JavaScript leaves out an `undefined` result.
@@ -272,9 +272,9 @@ impl Drop for ReplyHandle {
 mod tests {
     use super::*;
 
-    struct Collect(Mutex<Vec<String>>);
+    struct ProgressCollector(Mutex<Vec<String>>);
 
-    impl ProgressSink for Collect {
+    impl ProgressSink for ProgressCollector {
         fn report(&self, progress: Progress) {
             self.0.lock().push(progress.progress.to_string());
         }
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn answers_and_progress_reach_their_request_even_when_the_id_comes_back_as_a_string() {
         let peer = Peer::new(Arc::default());
-        let sink = Arc::new(Collect(Mutex::default()));
+        let sink = Arc::new(ProgressCollector(Mutex::default()));
         let mut waiter = peer
             .register(Interest { progress: Some(Arc::clone(&sink) as _), acknowledged: None }, None)
             .unwrap();

@@ -8,7 +8,7 @@ use std::{collections::HashSet, time::Duration};
 use parking_lot::Mutex;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
-use toolcrib_core::source::{Amount, FormedOffer, NotOffered};
+use toolcrib_core::source::{Amount, FormedOffer, OmittedOffers};
 use toolcrib_mcp::{code, method};
 
 use super::{connection::Connection, message::Reply, negotiation::has_content};
@@ -25,7 +25,7 @@ pub(crate) struct Remainder(Mutex<State>);
 #[derive(Default)]
 struct State {
     /// The counts of the last connection; `None` until they are known.
-    counts: Option<NotOffered>,
+    counts: Option<OmittedOffers>,
     tool_icons: u64,
     tool_meta: u64,
     is_counting: bool,
@@ -66,13 +66,13 @@ impl Remainder {
             (true, true) => entries(connection, method).await,
         };
         let session = &connection.session;
-        let counts = NotOffered {
+        let counts = OmittedOffers {
             resources: count(session.has_resources, method::LIST_RESOURCES).await,
             resource_templates: count(session.has_resources, method::LIST_RESOURCE_TEMPLATES).await,
             prompts: count(session.has_prompts, method::LIST_PROMPTS).await,
             instructions: session.instructions,
             server_icons: session.has_icons,
-            ..NotOffered::default()
+            ..OmittedOffers::default()
         };
         let mut state = self.0.lock();
         state.is_counting = false;
@@ -86,10 +86,10 @@ impl Remainder {
         !state.is_cut_short
     }
 
-    pub(crate) fn get(&self) -> Option<NotOffered> {
+    pub(crate) fn get(&self) -> Option<OmittedOffers> {
         let state = self.0.lock();
         let State { tool_icons, tool_meta, .. } = *state;
-        Some(NotOffered { tool_icons, tool_meta, ..state.counts? })
+        Some(OmittedOffers { tool_icons, tool_meta, ..state.counts? })
     }
 }
 

@@ -10,14 +10,14 @@ use serde_json::{Value, json, value::RawValue};
 use toolcrib_core::{
     call::{
         self, CallerInput, InputRequired, Outcome, Question, UpstreamError, UpstreamErrorKind,
-        input::NotAsked, raw, text_block,
+        input::InputRequestProblem, raw, text_block,
     },
     id::SourceId,
 };
 use toolcrib_mcp::{code, message::RpcError, scan};
 
 use super::{
-    failure::{Failure, Malformed},
+    failure::{Failure, MalformedAnswer},
     message::Reply,
     part::Part,
 };
@@ -73,8 +73,8 @@ impl ReplyContext<'_> {
 
     /// Converts an invalid answer of a call that ran. Its text is passed on; without any text the
     /// call is a failure, because the answer may have been an error.
-    fn malformed(self, answer: &Malformed) -> Outcome {
-        let Malformed { text, is_error, problem } = answer;
+    fn malformed(self, answer: &MalformedAnswer) -> Outcome {
+        let MalformedAnswer { text, is_error, problem } = answer;
         if text.is_empty() {
             let source = self.source;
             let text = format!(
@@ -257,10 +257,10 @@ impl ReplyContext<'_> {
                 "requested input under a name that starts with `toolcrib.`, a reserved prefix",
             ),
             Ok(input) => return Ok(call::Reply::NeedsInput(Question::Input(input))),
-            Err(NotAsked::Malformed(problem)) => {
+            Err(InputRequestProblem::Malformed(problem)) => {
                 protocol(format!("requested input in a form that violates the protocol: {problem}"))
             }
-            Err(NotAsked::Undeclared) => {
+            Err(InputRequestProblem::Undeclared) => {
                 let detail = "requested input of a kind that the caller did not declare";
                 UpstreamError::new(UpstreamErrorKind::InputRequired, detail)
             }
@@ -409,7 +409,7 @@ mod tests {
     fn what_could_be_read_of_a_malformed_answer_is_passed_on() {
         let malformed = |text: &str, is_error| {
             let (text, problem) = (text.to_owned(), "it is odd".to_owned());
-            let answer = Malformed { text, is_error, problem };
+            let answer = MalformedAnswer { text, is_error, problem };
             outcome(context(true, None), Err(Failure::Malformed(answer)), 1 << 20).unwrap()
         };
         for result in [r#"{"content":[],"structuredContent":{"n":NaN}}"#, "{\"content\":[", "ok"] {

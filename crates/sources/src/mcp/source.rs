@@ -14,7 +14,7 @@ use toolcrib_core::{
     credential::CredentialNeed,
     descriptor::SourceKind,
     id::SourceId,
-    source::{Discovered, NotOffered, Source, SourceState, SourceStatus, StderrLine},
+    source::{Discovered, OmittedOffers, Source, SourceState, SourceStatus, StderrLine},
 };
 use toolcrib_tasks::{Policy, Task};
 
@@ -151,7 +151,7 @@ impl Source for McpSource {
         self.supervisor.status.get()
     }
 
-    fn not_offered(&self) -> Option<NotOffered> {
+    fn not_offered(&self) -> Option<OmittedOffers> {
         self.supervisor.remainder.get()
     }
 

@@ -27,7 +27,7 @@ use super::{
     call::Call,
     failure::Failure,
     message::Reply,
-    peer::{OnCancel, Peer},
+    peer::{CancelHook, Peer},
 };
 use crate::{
     context::SourceContext,
@@ -35,7 +35,7 @@ use crate::{
     process::{
         self, Child, Pipes,
         launch::Launcher,
-        stderr::{self, Probe, ProbeEnd},
+        stderr::{self, ProbeEnd, ProbeOutcome},
     },
 };
 
@@ -55,7 +55,7 @@ const HOPELESS: usize = 8;
 /// Sends requests to a child.
 pub(crate) struct Stdio {
     peer: Arc<Peer>,
-    outgoing: mpsc::Sender<Outgoing>,
+    outgoing: mpsc::Sender<OutgoingMessage>,
     cancels: mpsc::UnboundedSender<u64>,
     probe_end: ProbeEnd,
 }
@@ -73,7 +73,7 @@ pub(crate) struct StdioDriver {
     end: Option<String>,
 }
 
-enum Outgoing {
+enum OutgoingMessage {
     Request { id: u64, line: Vec<u8> },
     Message(Vec<u8>),
 }
@@ -131,28 +131,28 @@ impl Stdio {
 
     pub(crate) async fn request(&self, call: &Call<'_>) -> Result<Reply, Failure> {
         let cancels = self.cancels.clone();
-        let on_cancel: OnCancel = Box::new(move |id| {
+        let on_cancel: CancelHook = Box::new(move |id| {
             cancels.send(id).ok();
         });
         let on_cancel = call.cancellable.then_some(on_cancel);
         let mut waiter = self.peer.register(call.interest.clone(), on_cancel)?;
         let id = waiter.id();
-        self.send(Outgoing::Request { id, line: line((call.encode)(id)) }).await?;
+        self.send(OutgoingMessage::Request { id, line: line((call.encode)(id)) }).await?;
         waiter.answer().await
     }
 
     pub(crate) async fn notify(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
-        self.send(Outgoing::Message(line(message))).await
+        self.send(OutgoingMessage::Message(line(message))).await
     }
 
     /// Completes the probe: the lines that the child wrote to stderr since are kept or dropped.
     /// Only the first call counts.
-    pub(crate) fn probe_ended(&self, end: Probe) {
+    pub(crate) fn probe_ended(&self, end: ProbeOutcome) {
         // The reader is gone when stderr is closed; then no lines are left.
         self.probe_end.send(end).ok();
     }
 
-    async fn send(&self, outgoing: Outgoing) -> Result<(), UpstreamError> {
+    async fn send(&self, outgoing: OutgoingMessage) -> Result<(), UpstreamError> {
         let sent = self.outgoing.send(outgoing).await;
         sent.map_err(|_| unavailable("the child's input is closed"))
     }
@@ -237,15 +237,15 @@ fn ending(
 ) -> AbortOnDropHandle<()> {
     let end = Arc::clone(end);
     AbortOnDropHandle::new(tokio::spawn(async move {
-        let _lost = EndOnDrop(&end);
+        let _lost = CloseGuard(&end);
         end.set(task.await).ok();
     }))
 }
 
 /// Closes the connection when the task with this value is gone, however that happened.
-struct EndOnDrop<'a>(&'a SetOnce<&'static str>);
+struct CloseGuard<'a>(&'a SetOnce<&'static str>);
 
-impl Drop for EndOnDrop<'_> {
+impl Drop for CloseGuard<'_> {
     fn drop(&mut self) {
         // The first reason counts, so this one applies only without another.
         self.0.set("lost its connection").ok();
@@ -254,7 +254,7 @@ impl Drop for EndOnDrop<'_> {
 
 struct Writer {
     stdin: ChildStdin,
-    queue: mpsc::Receiver<Outgoing>,
+    queue: mpsc::Receiver<OutgoingMessage>,
     cancelled: mpsc::UnboundedReceiver<u64>,
     peer: Arc<Peer>,
 }
@@ -267,9 +267,9 @@ impl Writer {
                 () = stop.cancelled() => return "was closed",
                 Some(id) = self.cancelled.recv() => line(message::cancelled(id)),
                 Some(outgoing) = self.queue.recv() => match outgoing {
-                    Outgoing::Message(line) => line,
-                    Outgoing::Request { id, line } if self.peer.mark_sent(id) => line,
-                    Outgoing::Request { .. } => continue,
+                    OutgoingMessage::Message(line) => line,
+                    OutgoingMessage::Request { id, line } if self.peer.mark_sent(id) => line,
+                    OutgoingMessage::Request { .. } => continue,
                 },
                 else => return "was closed",
             };
@@ -295,7 +295,7 @@ struct Reader {
     lines: Lines<BufReader<ChildStdout>>,
     source: SourceId,
     peer: Arc<Peer>,
-    replies: mpsc::Sender<Outgoing>,
+    replies: mpsc::Sender<OutgoingMessage>,
     noise: u64,
 }
 
@@ -314,7 +314,7 @@ impl Reader {
                 Ok(Some(Line::Whole(text))) => {
                     // A child that requests faster than it reads gets fewer answers.
                     let mut reply =
-                        |message| drop(replies.try_send(Outgoing::Message(line(message))));
+                        |message| drop(replies.try_send(OutgoingMessage::Message(line(message))));
                     let blank = text.trim_ascii().is_empty();
                     if !blank && !peer.accept(text, &mut reply) {
                         self.count_noise();

@@ -111,7 +111,7 @@ enum Driver {
 }
 
 /// A lost connection.
-struct Lost {
+struct LostConnection {
     reason: String,
     /// Whether requests were under way.
     is_interrupted: bool,
@@ -159,7 +159,7 @@ impl Supervisor {
             }
             Link::Connecting | Link::Down => self.missed_change.store(true, Ordering::Release),
         };
-        let _lost = ClearOnDrop(self);
+        let _lost = ConnectionGuard(self);
         tokio::select! {
             () = self.keep_connected() => {}
             () = watch::debounce(&self.list_changed, changed) => {}
@@ -190,7 +190,7 @@ impl Supervisor {
                 }
                 Attempt::Connected(connection, driver) => {
                     let since = Instant::now();
-                    let Some(Lost { reason, is_interrupted }) =
+                    let Some(LostConnection { reason, is_interrupted }) =
                         self.hold(*connection, driver).await
                     else {
                         return;
@@ -465,7 +465,7 @@ impl Supervisor {
     }
 
     /// Offers the connection until it closes; `None` when the source is closed.
-    async fn hold(&self, connection: Connection, mut driver: Driver) -> Option<Lost> {
+    async fn hold(&self, connection: Connection, mut driver: Driver) -> Option<LostConnection> {
         let era = connection.session.era.clone();
         let connection = Arc::new(connection);
         if self.missed_change.swap(false, Ordering::AcqRel) {
@@ -497,7 +497,7 @@ impl Supervisor {
         if reason.is_none() {
             driver.close(&era).await;
         }
-        Some(Lost { reason: reason?, is_interrupted: connection.wire.was_interrupted() })
+        Some(LostConnection { reason: reason?, is_interrupted: connection.wire.was_interrupted() })
     }
 }
 
@@ -536,9 +536,9 @@ impl Driver {
 }
 
 /// Removes the connection when a run finishes, in any way.
-struct ClearOnDrop<'a>(&'a Supervisor);
+struct ConnectionGuard<'a>(&'a Supervisor);
 
-impl Drop for ClearOnDrop<'_> {
+impl Drop for ConnectionGuard<'_> {
     fn drop(&mut self) {
         self.0.link.send_replace(Link::Down);
         if std::thread::panicking() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{call::Call, era::Era, failure::Failure, http::Http, message::Reply, stdio::Stdio};
-use crate::process::stderr::Probe;
+use crate::process::stderr::ProbeOutcome;
 
 /// The transport of a connection.
 pub(crate) enum Wire {
@@ -45,7 +45,7 @@ impl Wire {
     }
 
     /// Completes the probe of the era: the stderr of a child during the probe is kept or dropped.
-    pub(crate) fn probe_ended(&self, end: Probe) {
+    pub(crate) fn probe_ended(&self, end: ProbeOutcome) {
         if let Self::Stdio(stdio) = self {
             stdio.probe_ended(end);
         }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    document::{Document, Node, Unusable},
+    document::{Document, Node, OperationProblem},
     form::{Content, Fields, Form, FormKind},
     media_type::{
         BodyKind, essence, is_range, is_valid, kind, listed, permits, rank, requires_type,
@@ -49,7 +49,10 @@ static BYTES: LazyLock<Value> =
 
 impl<'d> BodyEntry<'d> {
     /// Reads a `requestBody`; `None` if it has no content.
-    pub(super) fn read(document: &'d Document, body: Node<'d>) -> Result<Option<Self>, Unusable> {
+    pub(super) fn read(
+        document: &'d Document,
+        body: Node<'d>,
+    ) -> Result<Option<Self>, OperationProblem> {
         let Some(content) = body.get("content") else { return Ok(None) };
         let content = document.follow(content)?;
         let chosen = content.members().min_by_key(|(media_type, _)| rank(media_type));
@@ -87,7 +90,7 @@ impl<'d> BodyEntry<'d> {
 
 /// Returns the media type with which a body is sent. Of a range, it is one within the range; for
 /// bytes it stays the range, because the caller names the type.
-fn sent_type(media_type: &str, kind: BodyKind) -> Result<&str, Unusable> {
+fn sent_type(media_type: &str, kind: BodyKind) -> Result<&str, OperationProblem> {
     let within = |types: &[&'static str]| types.iter().copied().find(|it| permits(media_type, it));
     let sent = match kind {
         _ if !is_range(media_type) => Some(media_type),
@@ -101,7 +104,7 @@ fn sent_type(media_type: &str, kind: BodyKind) -> Result<&str, Unusable> {
     };
     sent.filter(is_usable).ok_or_else(|| {
         let named = listed(&[media_type]);
-        Unusable::new(format!("its body is {named}, a range without a usable media type"))
+        OperationProblem::new(format!("its body is {named}, a range without a usable media type"))
     })
 }
 
@@ -143,14 +146,14 @@ fn body_kind(
     document: &Document,
     media_type: &str,
     schema: Option<Node<'_>>,
-) -> Result<BodyKind, Unusable> {
+) -> Result<BodyKind, OperationProblem> {
     let essence = essence(media_type);
     let kind = kind(&essence);
     if kind != BodyKind::Binary {
         return Ok(kind);
     }
     if essence.starts_with("multipart/") {
-        return Err(Unusable::new(format!(
+        return Err(OperationProblem::new(format!(
             "its body is `{}`, an unsupported media type",
             tidy(&essence, 80)
         )));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::document::{Document, Node, Unusable};
+use super::document::{Document, Node, OperationProblem};
 
 /// Most schemas that one value and its parts are composed of.
 const MAX_SCHEMAS: usize = 10_000;
@@ -46,7 +46,7 @@ impl<'d> Composition<'d> {
 
     /// Finds `schema` and all schemas that describe the same value: the targets of references, and
     /// the members of combinations.
-    pub(super) fn of(&mut self, schema: Node<'d>) -> Result<Vec<Node<'d>>, Unusable> {
+    pub(super) fn of(&mut self, schema: Node<'d>) -> Result<Vec<Node<'d>>, OperationProblem> {
         let mut waiting = vec![schema];
         let (mut seen, mut schemas) = (HashSet::new(), Vec::new());
         while let Some(schema) = waiting.pop() {
@@ -55,7 +55,9 @@ impl<'d> Composition<'d> {
             }
             self.left = self.left.checked_sub(1).ok_or_else(|| {
                 let limit = self.limit;
-                Unusable::new(format!("its arguments are composed of more than {limit} schemas"))
+                OperationProblem::new(format!(
+                    "its arguments are composed of more than {limit} schemas"
+                ))
             })?;
             let reference = schema.text("$ref");
             let target = reference.map(|reference| self.document.at(schema.file, reference));
@@ -73,7 +75,10 @@ impl<'d> Composition<'d> {
     }
 
     /// Finds all schemas of a value and, if it is a list, of its items.
-    pub(super) fn with_items(&mut self, schemas: &[Node<'d>]) -> Result<Vec<Node<'d>>, Unusable> {
+    pub(super) fn with_items(
+        &mut self,
+        schemas: &[Node<'d>],
+    ) -> Result<Vec<Node<'d>>, OperationProblem> {
         let (mut all, mut items) = (Vec::new(), Vec::new());
         for schema in schemas {
             let parts = self.of(*schema)?;
@@ -87,7 +92,10 @@ impl<'d> Composition<'d> {
     }
 
     /// Finds the properties of an object that all of `schemas` describe.
-    pub(super) fn properties(&mut self, schemas: &[Node<'d>]) -> Result<Properties<'d>, Unusable> {
+    pub(super) fn properties(
+        &mut self,
+        schemas: &[Node<'d>],
+    ) -> Result<Properties<'d>, OperationProblem> {
         let mut properties = Properties::default();
         for schema in schemas {
             for schema in self.of(*schema)? {

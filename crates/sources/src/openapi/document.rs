@@ -36,12 +36,12 @@ pub(crate) struct Document {
     files: Vec<File>,
     places: HashMap<Url, FileId>,
     /// The schemas and files that give themselves an address.
-    names: HashMap<Url, Named>,
+    names: HashMap<Url, NamedSchema>,
 }
 
 /// The place of a named schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Named {
+enum NamedSchema {
     /// Its file and JSON pointer.
     Place(FileId, String),
     /// Several schemas have the name.
@@ -123,14 +123,14 @@ pub(super) enum ReferenceProblem {
 
 /// Why an operation cannot become a tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unusable {
+pub(super) enum OperationProblem {
     #[error("{0}")]
     Reference(#[from] ReferenceError),
     #[error("{0}")]
     Other(String),
 }
 
-impl Unusable {
+impl OperationProblem {
     pub(super) fn new(problem: impl Into<String>) -> Self {
         Self::Other(problem.into())
     }
@@ -278,7 +278,7 @@ impl DocumentBuilder {
             self.document.add_names(id, &url, &base, names);
         }
         if base != url {
-            self.document.add_name(base, Named::Place(id, String::new()));
+            self.document.add_name(base, NamedSchema::Place(id, String::new()));
         }
         if let Some(file) = self.document.files.get_mut(id.0) {
             file.content = Ok(content);
@@ -338,8 +338,8 @@ impl Document {
             return Ok((from, decoded(pointer)));
         }
         match self.find(from, reference) {
-            Some(Named::Place(file, pointer)) => return Ok((file, pointer)),
-            Some(Named::Ambiguous) => {
+            Some(NamedSchema::Place(file, pointer)) => return Ok((file, pointer)),
+            Some(NamedSchema::Ambiguous) => {
                 return Err(ReferenceError::new(reference, ReferenceProblem::Ambiguous));
             }
             None => {}
@@ -357,7 +357,7 @@ impl Document {
     }
 
     /// Returns the place of a reference in the file `from`, if its file or name is known.
-    fn find(&self, from: FileId, reference: &str) -> Option<Named> {
+    fn find(&self, from: FileId, reference: &str) -> Option<NamedSchema> {
         let (place, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let fragment = decoded(fragment);
         let is_anchor = !fragment.is_empty() && !fragment.starts_with('/');
@@ -372,12 +372,14 @@ impl Document {
             let is_read = |id: FileId| self.files.get(id.0).is_some_and(|it| it.content.is_ok());
             match (file, self.names.get(&at)) {
                 // A readable file at the address takes precedence over one that names itself so.
-                (Some(file), _) if is_read(file) => Some(Named::Place(file, fragment.clone())),
-                (_, Some(Named::Place(file, pointer))) => {
-                    Some(Named::Place(*file, format!("{pointer}{fragment}")))
+                (Some(file), _) if is_read(file) => {
+                    Some(NamedSchema::Place(file, fragment.clone()))
                 }
-                (_, Some(Named::Ambiguous)) => Some(Named::Ambiguous),
-                (Some(file), None) => Some(Named::Place(file, fragment.clone())),
+                (_, Some(NamedSchema::Place(file, pointer))) => {
+                    Some(NamedSchema::Place(*file, format!("{pointer}{fragment}")))
+                }
+                (_, Some(NamedSchema::Ambiguous)) => Some(NamedSchema::Ambiguous),
+                (Some(file), None) => Some(NamedSchema::Place(file, fragment.clone())),
                 (None, None) => None,
             }
         })
@@ -393,7 +395,8 @@ impl Document {
     /// Adds the names of the file `id`, which was read at `url` and has the address `base`.
     fn add_names(&mut self, id: FileId, url: &Url, base: &Url, names: Names) {
         for (name, pointer) in names {
-            let named = pointer.map_or(Named::Ambiguous, |pointer| Named::Place(id, pointer));
+            let named =
+                pointer.map_or(NamedSchema::Ambiguous, |pointer| NamedSchema::Place(id, pointer));
             let mut holder = name.clone();
             holder.set_fragment(None);
             // The anchors of a file are known by both of its addresses.
@@ -404,10 +407,10 @@ impl Document {
         }
     }
 
-    fn add_name(&mut self, name: Url, named: Named) {
+    fn add_name(&mut self, name: Url, named: NamedSchema) {
         let other = self.names.entry(name).or_insert_with(|| named.clone());
         if *other != named {
-            *other = Named::Ambiguous;
+            *other = NamedSchema::Ambiguous;
         }
     }
 

@@ -29,7 +29,7 @@ use super::{
     server::OwnHeaders,
 };
 use crate::{
-    egress::{Egress, EgressError, MAX_HOPS, Outgoing},
+    egress::{Egress, EgressError, MAX_HOPS, OutgoingRequest},
     error::{protocol, unavailable},
     text::tidy,
 };
@@ -83,7 +83,7 @@ struct Root {
 struct Folder(PathBuf);
 
 /// The reason for the operator, and the error if the file may be readable later.
-type Unfetched = (String, Option<UpstreamError>);
+type FetchProblem = (String, Option<UpstreamError>);
 
 /// Why a file was not fetched.
 #[derive(Debug, thiserror::Error)]
@@ -173,7 +173,7 @@ impl DocumentReader {
         requests: Vec<(FileId, Url)>,
         left: &mut usize,
         repeats: &AtomicUsize,
-    ) -> Vec<(FileId, Result<Vec<u8>, Unfetched>)> {
+    ) -> Vec<(FileId, Result<Vec<u8>, FetchProblem>)> {
         let shared = AtomicUsize::new(*left);
         let reads: Vec<_> = requests
             .iter()
@@ -195,7 +195,7 @@ impl DocumentReader {
         url: &Url,
         max: usize,
         repeats: &AtomicUsize,
-    ) -> Result<Vec<u8>, Unfetched> {
+    ) -> Result<Vec<u8>, FetchProblem> {
         let is_own = self.location.url().is_some_and(|root| root.origin() == url.origin());
         if !is_own && !self.egress.lists(url) {
             let problem =
@@ -238,7 +238,7 @@ impl DocumentReader {
     }
 
     async fn fetch(&self, url: &Url, max: usize) -> Result<Vec<u8>, FetchError> {
-        let mut request = Outgoing::new(Method::GET, url.clone());
+        let mut request = OutgoingRequest::new(Method::GET, url.clone());
         request.hops = MAX_HOPS;
         let accept = HeaderValue::from_static("application/json, application/yaml, */*;q=0.8");
         request.headers.insert(header::ACCEPT, accept);

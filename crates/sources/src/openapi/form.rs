@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     composition::{Composition, Properties},
-    document::{Document, Node, Unusable},
+    document::{Document, Node, OperationProblem},
     encode::Style,
     integers::Integers,
     media_type::{essence, is_json, is_textual, is_valid, listed, permits},
@@ -181,11 +181,11 @@ impl Form {
         kind: FormKind,
         media: Node<'_>,
         schema: Option<Node<'_>>,
-    ) -> Result<Self, Unusable> {
+    ) -> Result<Self, OperationProblem> {
         for word in ["itemSchema", "prefixEncoding", "itemEncoding"] {
             if media.get(word).is_some() {
                 let problem = format!("its form has `{word}`, an unsupported keyword");
-                return Err(Unusable::new(problem));
+                return Err(OperationProblem::new(problem));
             }
         }
         let encoding =
@@ -198,12 +198,14 @@ impl Form {
             fields.entry(name).or_insert_with(|| others.clone());
         }
         if fields.len() > MAX_FIELDS {
-            return Err(Unusable::new(format!("its form has more than {MAX_FIELDS} fields")));
+            return Err(OperationProblem::new(format!(
+                "its form has more than {MAX_FIELDS} fields"
+            )));
         }
         let is_multipart = kind == FormKind::Multipart;
         if is_multipart && Content::of_field(&mut composition, kind, &matching)?.is_binary {
             let problem = "its form has files in `patternProperties`, which are not sent";
-            return Err(Unusable::new(problem));
+            return Err(OperationProblem::new(problem));
         }
         let mut form = Self::default();
         let mut named = BTreeMap::new();
@@ -233,7 +235,7 @@ impl Form {
         name: &str,
         schemas: &[Node<'d>],
         encoding: Option<Node<'d>>,
-    ) -> Result<Field, Unusable> {
+    ) -> Result<Field, OperationProblem> {
         let content = Content::of_field(composition, kind, schemas)?;
         let integers = Integers::read(composition, schemas)?;
         let style = match encoding {
@@ -280,7 +282,7 @@ impl Form {
 
 impl<'d> Content<'d> {
     /// Reads the schema of a whole body.
-    pub(super) fn of(document: &'d Document, schema: Node<'d>) -> Result<Self, Unusable> {
+    pub(super) fn of(document: &'d Document, schema: Node<'d>) -> Result<Self, OperationProblem> {
         let mut content = Self::default();
         for schema in Composition::new(document).of(schema)? {
             content.include(document, schema, false);
@@ -316,7 +318,7 @@ impl<'d> Content<'d> {
         composition: &mut Composition<'d>,
         kind: FormKind,
         schemas: &[Node<'d>],
-    ) -> Result<Self, Unusable> {
+    ) -> Result<Self, OperationProblem> {
         let mut content = Self::default();
         for schema in composition.with_items(schemas)? {
             content.include(composition.document, schema, kind == FormKind::Multipart);
@@ -326,7 +328,7 @@ impl<'d> Content<'d> {
 }
 
 /// Returns the style of a field and whether it is exploded, if the document specifies them.
-fn style(encoding: Node<'_>) -> Result<Option<(Style, bool)>, Unusable> {
+fn style(encoding: Node<'_>) -> Result<Option<(Style, bool)>, OperationProblem> {
     let explode = encoding.flag("explode");
     Ok(match (encoding.text("style"), explode) {
         (None, None) => None,
@@ -334,6 +336,8 @@ fn style(encoding: Node<'_>) -> Result<Option<(Style, bool)>, Unusable> {
         (Some("spaceDelimited"), _) => Some((Style::Spaces, explode.unwrap_or(false))),
         (Some("pipeDelimited"), _) => Some((Style::Pipes, explode.unwrap_or(false))),
         (Some("deepObject"), _) => Some((Style::Deep, true)),
-        (Some(_), _) => return Err(Unusable::new("a field of its form has an unknown style")),
+        (Some(_), _) => {
+            return Err(OperationProblem::new("a field of its form has an unknown style"));
+        }
     })
 }

@@ -11,7 +11,7 @@ use toolcrib_core::number::{is_integer, plain_integer};
 
 use super::{
     composition::Composition,
-    document::{Node, Unusable},
+    document::{Node, OperationProblem},
 };
 
 /// The parts of a value that are integers by its schema. Any other number keeps its text.
@@ -29,7 +29,7 @@ impl Integers {
     pub(super) fn read<'d>(
         composition: &mut Composition<'d>,
         schemas: &[Node<'d>],
-    ) -> Result<Self, Unusable> {
+    ) -> Result<Self, OperationProblem> {
         let itself = can_be_integer(composition, schemas)?;
         let mut members = Vec::new();
         for (name, schemas) in composition.properties(schemas)?.named {
@@ -91,7 +91,7 @@ impl Numbers {
 fn can_be_integer<'d>(
     composition: &mut Composition<'d>,
     schemas: &[Node<'d>],
-) -> Result<bool, Unusable> {
+) -> Result<bool, OperationProblem> {
     let schemas = composition.with_items(schemas)?;
     let numbers: Vec<_> = schemas.into_iter().filter_map(Numbers::of).collect();
     Ok(numbers.contains(&Numbers::Integers) && !numbers.contains(&Numbers::Any))

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::{
     body::{Body, BodyEntry},
     composition::Composition,
-    document::{Document, Node, ReferenceError, Unusable},
+    document::{Document, Node, OperationProblem, ReferenceError},
     encode::Style,
     form::{Fields, Form, FormKind},
     integers::Integers,
@@ -150,12 +150,12 @@ impl Operation {
     pub(super) fn read(
         reading: &ReadingContext<'_>,
         candidate: &Candidate<'_>,
-    ) -> Result<Self, Unusable> {
+    ) -> Result<Self, OperationProblem> {
         let Candidate { name, method, path, items, described } = candidate;
         // Some documents distinguish operations of one path by a fragment. Fragments are not sent.
         let (path, fragment) = path.split_once('#').unwrap_or((path, ""));
         if placeholders(fragment).next().is_some() {
-            return Err(Unusable::new(
+            return Err(OperationProblem::new(
                 "its path has a placeholder after `#`; fragments are not sent",
             ));
         }
@@ -167,7 +167,9 @@ impl Operation {
         for placeholder in placeholders(path) {
             let fills = |p: &Parameter| p.place == Place::Path && p.name == placeholder;
             if !found.iter().any(|found| fills(&found.parameter)) {
-                return Err(Unusable::new("its path has a placeholder that no parameter fills"));
+                return Err(OperationProblem::new(
+                    "its path has a placeholder that no parameter fills",
+                ));
             }
         }
         let arguments = Arguments::read(reading, found, body.as_ref())?;
@@ -270,13 +272,13 @@ fn parameters<'d>(
     reading: &ReadingContext<'d>,
     items: &[Node<'d>],
     described: Node<'d>,
-) -> Result<Vec<ParameterEntry<'d>>, Unusable> {
+) -> Result<Vec<ParameterEntry<'d>>, OperationProblem> {
     let mut found: Vec<ParameterEntry<'d>> = Vec::new();
     for holder in [&described].into_iter().chain(items) {
         let Some(listed) = holder.get("parameters") else { continue };
         let listed = reading.document.follow(listed)?;
         if !listed.value.is_array() {
-            return Err(Unusable::new("its parameters are not a list"));
+            return Err(OperationProblem::new("its parameters are not a list"));
         }
         for parameter in listed.items() {
             let Some(read) = parameter_of(reading, parameter)? else { continue };
@@ -288,7 +290,9 @@ fn parameters<'d>(
                 continue;
             }
             if found.len() == MAX_PARAMETERS {
-                return Err(Unusable::new(format!("it has more than {MAX_PARAMETERS} parameters")));
+                return Err(OperationProblem::new(format!(
+                    "it has more than {MAX_PARAMETERS} parameters"
+                )));
             }
             found.push(read);
         }
@@ -298,9 +302,9 @@ fn parameters<'d>(
         (0, _) | (1, 0) => {}
         (1, _) => {
             let problem = "it has parameters in `query` in addition to the one in `querystring`";
-            return Err(Unusable::new(problem));
+            return Err(OperationProblem::new(problem));
         }
-        _ => return Err(Unusable::new("it has more than one parameter in `querystring`")),
+        _ => return Err(OperationProblem::new("it has more than one parameter in `querystring`")),
     }
     found.sort_by_key(|found| found.parameter.place);
     Ok(found)
@@ -310,14 +314,14 @@ fn parameters<'d>(
 fn parameter_of<'d>(
     reading: &ReadingContext<'d>,
     parameter: Node<'d>,
-) -> Result<Option<ParameterEntry<'d>>, Unusable> {
+) -> Result<Option<ParameterEntry<'d>>, OperationProblem> {
     const ANY: &Value = &Value::Bool(true);
     let described = reading.document.follow(parameter)?;
     let name = described.text("name").filter(|name| !name.is_empty());
-    let name = name.ok_or_else(|| Unusable::new("a parameter has no name"))?;
+    let name = name.ok_or_else(|| OperationProblem::new("a parameter has no name"))?;
     let place = PLACES.iter().find(|(name, _)| described.text("in") == Some(name));
     let Some(&(_, place)) = place else {
-        return Err(Unusable::new("a parameter has an unknown location"));
+        return Err(OperationProblem::new("a parameter has an unknown location"));
     };
     if place == Place::Header {
         let lower = name.to_ascii_lowercase();
@@ -327,7 +331,7 @@ fn parameter_of<'d>(
         }
         if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
             let problem = "the name of a header parameter contains invalid characters";
-            return Err(Unusable::new(problem));
+            return Err(OperationProblem::new(problem));
         }
     }
     let content = described.get("content").map(|content| reading.document.follow(content));
@@ -347,7 +351,7 @@ fn parameter_of<'d>(
         }
         None => {
             let style = style(place, described.text("style")).ok_or_else(|| {
-                Unusable::new("a parameter has a style that is invalid at its location")
+                OperationProblem::new("a parameter has a style that is invalid at its location")
             })?;
             (described.get("schema"), style)
         }
@@ -393,26 +397,30 @@ fn style(place: Place, name: Option<&str>) -> Option<Style> {
 }
 
 /// How a value with a media type becomes a parameter.
-fn content_style(place: Place, media_type: &str) -> Result<Style, Unusable> {
+fn content_style(place: Place, media_type: &str) -> Result<Style, OperationProblem> {
     match (kind(media_type), style(place, None)) {
         (BodyKind::Text, Some(style)) => Ok(style),
         (BodyKind::Json, _) => Ok(Style::Json),
         _ => {
             let kind = tidy(media_type, 80);
-            Err(Unusable::new(format!("a parameter of it is `{kind}`, an unsupported media type")))
+            Err(OperationProblem::new(format!(
+                "a parameter of it is `{kind}`, an unsupported media type"
+            )))
         }
     }
 }
 
 /// How a value becomes a whole query.
-fn query_style(media_type: &str) -> Result<Style, Unusable> {
+fn query_style(media_type: &str) -> Result<Style, OperationProblem> {
     match kind(media_type) {
         BodyKind::Form => Ok(Style::Form),
         BodyKind::Json => Ok(Style::Json),
         BodyKind::Text => Ok(Style::Simple),
         BodyKind::Multipart | BodyKind::Binary => {
             let kind = tidy(media_type, 80);
-            Err(Unusable::new(format!("its query string is `{kind}`, an unsupported media type")))
+            Err(OperationProblem::new(format!(
+                "its query string is `{kind}`, an unsupported media type"
+            )))
         }
     }
 }
@@ -514,7 +522,7 @@ pub(super) fn placeholders(path: &str) -> impl Iterator<Item = &str> {
     path.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
 }
 
-fn check_path(path: &str) -> Result<(), Unusable> {
+fn check_path(path: &str) -> Result<(), OperationProblem> {
     let dots = |segment: &str| matches!(segment, "." | "..");
     let problem = if !path.starts_with('/') {
         "its path does not start with `/`"
@@ -525,5 +533,5 @@ fn check_path(path: &str) -> Result<(), Unusable> {
     } else {
         return Ok(());
     };
-    Err(Unusable::new(problem))
+    Err(OperationProblem::new(problem))
 }

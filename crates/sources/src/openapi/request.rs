@@ -18,7 +18,7 @@ use super::{
     multipart::{self, File},
     operation::{Operation, Parameter, Place},
 };
-use crate::egress::{MAX_HOPS, Outgoing};
+use crate::egress::{MAX_HOPS, OutgoingRequest};
 
 const STRICT: Escape = Escape::Url { reserved: false };
 
@@ -27,10 +27,10 @@ pub(super) fn build(
     operation: &Operation,
     base: &Url,
     arguments: &Map<String, Value>,
-) -> Result<Outgoing, String> {
+) -> Result<OutgoingRequest, String> {
     let method = Method::from_bytes(operation.method.as_bytes())
         .map_err(|_| "the operation has no usable method".to_owned())?;
-    let mut request = Outgoing::new(method, url(operation, base, arguments)?);
+    let mut request = OutgoingRequest::new(method, url(operation, base, arguments)?);
     request.hops = MAX_HOPS;
     let accept = HeaderValue::from_static("application/json, text/*;q=0.9, */*;q=0.8");
     request.headers.insert(header::ACCEPT, accept);

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use serde_json::Value;
 use url::Url;
 
-use crate::egress::Outgoing;
+use crate::egress::OutgoingRequest;
 
 /// The configured headers, and the only origin that receives them.
 pub(super) struct OwnHeaders {
@@ -20,7 +20,7 @@ pub(super) struct OwnHeaders {
 impl OwnHeaders {
     /// Adds the configured headers to a request to the configured service. They override headers
     /// from arguments.
-    pub(super) fn authorize(&self, request: &mut Outgoing) {
+    pub(super) fn authorize(&self, request: &mut OutgoingRequest) {
         if self.home.as_ref().is_some_and(|home| home.origin() == request.url.origin()) {
             for (name, value) in &self.headers {
                 request.bound.insert(name.clone(), value.clone());

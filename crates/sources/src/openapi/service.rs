@@ -10,7 +10,7 @@ use toolcrib_core::source::{Discovered, DiscoveredOffer, SourceLimits};
 use url::Url;
 
 use super::{
-    document::{Document, Node, Unusable},
+    document::{Document, Node, OperationProblem},
     operation::{Candidate, METHODS, Operation, ReadingContext, derived_name},
     resolve::plain_name,
     select::Selection,
@@ -34,10 +34,10 @@ pub(super) struct Service {
 }
 
 /// Operations by tool name.
-pub(super) type Operations = HashMap<String, Callable>;
+pub(super) type Operations = HashMap<String, CallableOperation>;
 
 /// An operation and its base URL.
-pub(super) struct Callable {
+pub(super) struct CallableOperation {
     pub(super) operation: Operation,
     pub(super) base: Url,
     /// The server from the document; `None` where the configuration has the address.
@@ -52,7 +52,7 @@ pub(super) struct ReadSettings<'a> {
     pub(super) limits: &'a SourceLimits,
 }
 
-impl Callable {
+impl CallableOperation {
     /// The parts of a call's request that the document determines.
     fn sent(&self) -> Value {
         let Operation { method, path, parameters, body, .. } = &self.operation;
@@ -87,13 +87,14 @@ impl Service {
         let limit = settings.limits.max_list_bytes;
         let reading = |share| ReadingContext { document, share, configured: settings.configured };
         for (candidate, read) in chosen.iter().zip(read_all(&chosen, limit, reading)) {
-            let placed = read.map_err(|error: Unusable| error.to_string()).and_then(|operation| {
-                let servers = operation.servers.as_ref().or(everywhere);
-                let base = settings.servers.find(servers)?;
-                let server = servers.and_then(|servers| servers.get(0)).cloned();
-                let server = server.filter(|_| settings.servers.base.is_none());
-                Ok(Callable { operation, base, server })
-            });
+            let placed =
+                read.map_err(|error: OperationProblem| error.to_string()).and_then(|operation| {
+                    let servers = operation.servers.as_ref().or(everywhere);
+                    let base = settings.servers.find(servers)?;
+                    let server = servers.and_then(|servers| servers.get(0)).cloned();
+                    let server = server.filter(|_| settings.servers.base.is_none());
+                    Ok(CallableOperation { operation, base, server })
+                });
             let line = || line(candidate.method, candidate.path);
             match placed {
                 Ok(mut callable) => {
@@ -110,7 +111,7 @@ impl Service {
         service
     }
 
-    fn add(&mut self, mut callable: Callable) {
+    fn add(&mut self, mut callable: CallableOperation) {
         let operation = &mut callable.operation;
         let input = operation.input.take();
         let output = operation.output.take();
@@ -139,7 +140,7 @@ fn read_all<'d>(
     chosen: &[Candidate<'d>],
     limit: usize,
     reading: impl Fn(usize) -> ReadingContext<'d>,
-) -> Vec<Result<Operation, Unusable>> {
+) -> Vec<Result<Operation, OperationProblem>> {
     let (whole, mut sizes, mut total) = (reading(MAX_SHARE), Vec::new(), 0_usize);
     let mut all = Vec::new();
     for candidate in chosen {

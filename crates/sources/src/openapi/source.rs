@@ -18,7 +18,7 @@ use toolcrib_core::{
     id::SourceId,
     source::{
         Discovered, Source, SourceLimits, SourceState, SourceStatus,
-        connector::{ConnectorSpec, DocumentAt},
+        connector::{ConnectorSpec, OpenApiLocation},
     },
 };
 use toolcrib_tasks::{Backoff, Policy};
@@ -100,8 +100,8 @@ impl Plan {
         credential: Option<Arc<SourceCredential>>,
     ) -> Result<Self, String> {
         let location = match &spec.document {
-            DocumentAt::Path(path) => DocumentLocation::Path(path.clone()),
-            DocumentAt::Url(url) => {
+            OpenApiLocation::Path(path) => DocumentLocation::Path(path.clone()),
+            OpenApiLocation::Url(url) => {
                 DocumentLocation::Url(parse_url("the document's address", url)?)
             }
         };

@@ -44,9 +44,9 @@ pub(super) struct Remote {
 }
 
 /// Ignores changed tool lists: the tools are those of the manifest.
-struct IgnoreChanges;
+struct NoopListener;
 
-impl SourceListener for IgnoreChanges {
+impl SourceListener for NoopListener {
     fn changed(&self, _: &SourceId) {}
 }
 
@@ -115,7 +115,7 @@ fn connect(entry: &str, egress: &Egress, context: &PackContext) -> Result<McpSou
     let endpoint =
         Endpoint::new(&spec).map_err(|problem| PackCode::InvalidManifest.error(problem))?;
     let target = HttpTarget { egress: egress.clone(), endpoint, credential: None };
-    let listener = Arc::new(IgnoreChanges);
+    let listener = Arc::new(NoopListener);
     let context = SourceContext { listener, ..context.source.clone() };
     Ok(McpSource::start(context, Target::Http(target), Listing::Manifest))
 }

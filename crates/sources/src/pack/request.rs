@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::error::{PackCode, PackError};
-use crate::egress::{MAX_HOPS, Outgoing};
+use crate::egress::{MAX_HOPS, OutgoingRequest};
 
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -68,7 +68,7 @@ impl Request {
     }
 
     /// Fills in `arguments`. The error names the argument that does not fit.
-    pub(super) fn fill(&self, arguments: &Map<String, Value>) -> Result<Outgoing, String> {
+    pub(super) fn fill(&self, arguments: &Map<String, Value>) -> Result<OutgoingRequest, String> {
         let mut url = self.base.clone();
         {
             let Ok(mut segments) = url.path_segments_mut() else {
@@ -102,7 +102,7 @@ impl Request {
                 url.query_pairs_mut().append_pair(key, &value);
             }
         }
-        let mut request = Outgoing::new(self.method.clone(), url);
+        let mut request = OutgoingRequest::new(self.method.clone(), url);
         request.hops = MAX_HOPS;
         request.headers.insert(header::ACCEPT, JSON);
         if let Some(body) = self.template.body.as_ref().and_then(|body| filled(body, arguments)) {
@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    fn fill(arguments: Value) -> Result<Outgoing, String> {
+    fn fill(arguments: Value) -> Result<OutgoingRequest, String> {
         let declared = json!({
             "method": "POST", "path": "/users/{id}/notes", "query": { "q": "{q}", "v": "1" },
             "body": { "text": "{text}", "tags": ["{tag}", "fixed"], "n": { "deep": "{n}" } },

@@ -6,13 +6,13 @@
 
 use std::collections::BTreeSet;
 
-use toolcrib_core::source::command::{Confinement, ConfinementMode, Connect};
+use toolcrib_core::source::command::{Confinement, ConfinementMode, ConnectPorts};
 
 use super::{
     landlock,
     launch::MetadataGuard,
     mounts,
-    places::{Places, Territories},
+    places::{ExcludedPaths, Places},
     privileges,
     support::{SandboxSupport, refusal},
     syscalls,
@@ -32,7 +32,7 @@ pub(super) fn apply(confinement: &Confinement, guard: MetadataGuard) -> Result<(
         return Err(refusal.to_owned());
     }
     // Before the user namespace, in which root cannot enter directories of other users.
-    let territories = Territories::find(&confinement.protected)?;
+    let territories = ExcludedPaths::find(&confinement.protected)?;
     if guard == MetadataGuard::ReadOnlyMounts {
         mounts::enter()?;
     }
@@ -48,7 +48,7 @@ pub(super) fn apply(confinement: &Confinement, guard: MetadataGuard) -> Result<(
 /// Tries each layer on this process, which must exit afterwards.
 pub(super) fn probe() -> SandboxSupport {
     let nothing = Places::default();
-    let ports = Connect::Ports(BTreeSet::new());
+    let ports = ConnectPorts::Ports(BTreeSet::new());
     // In the order of `apply`.
     SandboxSupport {
         read_only_mounts: mounts::enter().and_then(|()| mounts::seal(&nothing.writable)).err(),

@@ -5,7 +5,7 @@ use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, NetPort,
     PathBeneath, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, Scope,
 };
-use toolcrib_core::source::command::{ConfinementMode, Connect};
+use toolcrib_core::source::command::{ConfinementMode, ConnectPorts};
 
 use super::places::{Place, Places};
 
@@ -18,7 +18,7 @@ const WANTED: ABI = ABI::V9;
 /// Restricts this process to `places` and to `connect`, irrevocably.
 pub(super) fn restrict(
     mode: ConfinementMode,
-    connect: &Connect,
+    connect: &ConnectPorts,
     places: &Places,
 ) -> Result<(), String> {
     let level = match mode {
@@ -26,8 +26,8 @@ pub(super) fn restrict(
         ConfinementMode::BestEffort | ConfinementMode::Off => CompatLevel::BestEffort,
     };
     let ports = match connect {
-        Connect::Any => None,
-        Connect::Ports(ports) => Some(ports),
+        ConnectPorts::Any => None,
+        ConnectPorts::Ports(ports) => Some(ports),
     };
     let read = AccessFs::from_read(WANTED);
     // A device node would be a second name of a disk or of the memory.

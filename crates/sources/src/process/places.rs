@@ -11,7 +11,7 @@ use std::{
 };
 
 use rustix::fs::{CWD, FileType, Mode as FileMode, OFlags, ResolveFlags, Stat, fstat, openat2};
-use toolcrib_core::source::command::{Confinement, Protected};
+use toolcrib_core::source::command::{Confinement, ProtectedFiles};
 
 use super::mount_table::Mount;
 
@@ -53,19 +53,19 @@ pub(super) struct Places {
 }
 
 /// The paths that no place may include.
-pub(super) struct Territories {
+pub(super) struct ExcludedPaths {
     /// Not readable.
     secret: ProtectedPaths,
     /// Not writable.
     fixed: ProtectedPaths,
 }
 
-impl Territories {
+impl ExcludedPaths {
     /// Finds the protected files.
     ///
     /// # Errors
     /// Fails if a protected path cannot be examined.
-    pub(super) fn find(protected: &Protected) -> Result<Self, String> {
+    pub(super) fn find(protected: &ProtectedFiles) -> Result<Self, String> {
         let secret = ProtectedPaths::new(&protected.secret)?;
         let fixed = ProtectedPaths::new(protected.fixed.iter().chain(&protected.secret))?;
         Ok(Self { secret, fixed })
@@ -79,10 +79,10 @@ impl Places {
     /// Fails if a place includes something protected, or the mounts in it cannot be read.
     pub(super) fn open(
         confinement: &Confinement,
-        territories: &Territories,
+        territories: &ExcludedPaths,
     ) -> Result<Self, String> {
         let Confinement { read, write, .. } = confinement;
-        let Territories { secret, fixed } = territories;
+        let ExcludedPaths { secret, fixed } = territories;
         let mut readable = Vec::new();
         for path in SYSTEM {
             readable.extend(without(Path::new(path), secret));

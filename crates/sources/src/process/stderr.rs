@@ -53,7 +53,7 @@ struct Window {
 
 /// The treatment of lines that were written during the protocol probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Probe {
+pub(crate) enum ProbeOutcome {
     /// The child understood the probe, so its lines are unrelated and kept.
     Understood,
     /// The child did not understand the probe. Its complaints about it are dropped.
@@ -61,13 +61,13 @@ pub(crate) enum Probe {
 }
 
 /// Signals the end of the probe to the reader of a child's stderr. Dropping it keeps the lines.
-pub(crate) type ProbeEnd = mpsc::UnboundedSender<Probe>;
+pub(crate) type ProbeEnd = mpsc::UnboundedSender<ProbeOutcome>;
 
 /// Reads one child's stderr.
 pub(super) struct Reader {
     lines: Arc<Lines>,
     secrets: Vec<Secret>,
-    probe: mpsc::UnboundedReceiver<Probe>,
+    probe: mpsc::UnboundedReceiver<ProbeOutcome>,
     /// Lines written during the probe; `None` afterwards.
     held: Option<VecDeque<StderrLine>>,
 }
@@ -165,7 +165,7 @@ impl Reader {
                     Ok(available) => available,
                 },
                 end = self.probe.recv(), if self.held.is_some() => {
-                    self.probe_ended(end.unwrap_or(Probe::Understood));
+                    self.probe_ended(end.unwrap_or(ProbeOutcome::Understood));
                     continue;
                 }
             };
@@ -184,7 +184,7 @@ impl Reader {
         }
         self.line(&line);
         // A child that exited during the probe failed, and its lines say why.
-        let end = self.probe.try_recv().unwrap_or(Probe::Understood);
+        let end = self.probe.try_recv().unwrap_or(ProbeOutcome::Understood);
         self.probe_ended(end);
     }
 
@@ -196,9 +196,9 @@ impl Reader {
         }
     }
 
-    fn probe_ended(&mut self, end: Probe) {
+    fn probe_ended(&mut self, end: ProbeOutcome) {
         let held = self.held.take().unwrap_or_default();
-        if end == Probe::Understood {
+        if end == ProbeOutcome::Understood {
             held.into_iter().for_each(|line| self.lines.keep(line));
         }
     }
@@ -211,9 +211,9 @@ mod tests {
 
     use super::*;
 
-    struct Stopped;
+    struct StoppedClock;
 
-    impl Clock for Stopped {
+    impl Clock for StoppedClock {
         fn now(&self) -> Timestamp {
             Timestamp::UNIX_EPOCH
         }
@@ -225,7 +225,7 @@ mod tests {
 
     fn lines() -> Arc<Lines> {
         let source = SourceId::parse("a").unwrap();
-        Arc::new(Lines::new(source, StderrMode::Keep, Arc::new(Stopped)))
+        Arc::new(Lines::new(source, StderrMode::Keep, Arc::new(StoppedClock)))
     }
 
     fn texts(lines: &Lines) -> Vec<String> {
@@ -279,8 +279,8 @@ mod tests {
     #[tokio::test]
     async fn complaints_about_the_probe_are_dropped_unless_it_fails() {
         for (told, expected) in [
-            (Some(Probe::Refused), vec!["after"]),
-            (Some(Probe::Understood), vec!["before", "after"]),
+            (Some(ProbeOutcome::Refused), vec!["after"]),
+            (Some(ProbeOutcome::Understood), vec!["before", "after"]),
             (None, vec!["before", "after"]),
         ] {
             let kept = lines();

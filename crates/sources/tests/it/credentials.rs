@@ -19,7 +19,7 @@ use toolcrib_core::{
 };
 use toolcrib_sources::Factory;
 use toolcrib_store::MemoryCredentials;
-use toolcrib_testkit::upstream::Echoing;
+use toolcrib_testkit::upstream::EchoServer;
 
 use crate::rig::{Reports, Rig, invocation, presenting, text};
 
@@ -60,7 +60,7 @@ pub(crate) fn bearer() -> CredentialKind {
     CredentialKind::Header { name: "authorization".to_owned(), prefix: "Bearer ".to_owned() }
 }
 
-fn oauth2(server: &Echoing) -> OAuth2 {
+fn oauth2(server: &EchoServer) -> OAuth2 {
     OAuth2 {
         token_url: server.url("/token"),
         client_id: "toolcrib".to_owned(),
@@ -78,7 +78,7 @@ async fn what_a_server_repeats_of_a_credential_is_replaced() {
         CredentialKind::Query { parameter: "key".to_owned() },
         CredentialKind::Basic { username: "ann".to_owned() },
     ] {
-        let server = Echoing::start(&[CANARY]);
+        let server = EchoServer::start(&[CANARY]);
         let store = holding(credential(kind.clone()), CANARY).await;
         let rig = Rig::presenting(&server.url("/mcp?v=1"), "it", store);
         let mut shown = format!("{:?} {:?}", rig.ready().await, rig.discover().await);
@@ -120,7 +120,7 @@ async fn a_call_that_needs_a_credential_is_not_sent_without_it() {
         (elsewhere, CredentialProblem::OutOfAudience, EgressReason::OutOfAudience, Some("cred-1")),
         (other, CredentialProblem::NotFound, EgressReason::ProvenanceUnevaluable, None),
     ] {
-        let server = Echoing::start(&[CANARY]);
+        let server = EchoServer::start(&[CANARY]);
         let rig = Rig::presenting(&server.url("/mcp"), "it", holding(stored, CANARY).await);
         let status = rig.degraded().await;
         assert!(status.detail.unwrap().contains("credential `it`"));
@@ -138,7 +138,7 @@ async fn a_call_that_needs_a_credential_is_not_sent_without_it() {
 /// The next call uses a rotated credential, without a restart.
 #[tokio::test]
 async fn a_rotated_credential_is_used_at_once() {
-    let server = Echoing::start(&["first-canary"]);
+    let server = EchoServer::start(&["first-canary"]);
     let store = holding(credential(bearer()), "first-canary").await;
     let rig = Rig::presenting(&server.url("/mcp"), "it", store.clone());
     rig.call("echo", json!({})).await;
@@ -157,7 +157,7 @@ async fn a_rotated_credential_is_used_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_access_token_serves_all_calls_until_it_is_refused() {
-    let server = Echoing::start(&[]);
+    let server = EchoServer::start(&[]);
     server.exchange("", "client-canary");
     let kind = CredentialKind::ClientCredentials(oauth2(&server));
     let rig = Rig::presenting(
@@ -203,7 +203,7 @@ impl Clock for Seconds {
 /// The server's tokens are valid for an hour; the last minute is not used.
 #[tokio::test]
 async fn a_token_is_followed_by_the_next_before_it_ends() {
-    let server = Echoing::start(&[]);
+    let server = EchoServer::start(&[]);
     server.exchange("refresh-canary-0", "");
     let kind = CredentialKind::RefreshToken(oauth2(&server));
     let store = holding(credential(kind), "refresh-canary-0").await;
@@ -221,7 +221,7 @@ async fn a_token_is_followed_by_the_next_before_it_ends() {
 /// Needed concurrently, before there is one: a single request is sent, for all sources.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_callers_wait_for_the_same_token_request() {
-    let server = Echoing::start(&[]);
+    let server = EchoServer::start(&[]);
     server.exchange("refresh-canary-0", "");
     let kind = CredentialKind::RefreshToken(oauth2(&server));
     let store = holding(credential(kind), "refresh-canary-0").await;
@@ -238,7 +238,7 @@ async fn concurrent_callers_wait_for_the_same_token_request() {
 /// the successor that the winner stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_that_exchange_one_refresh_token_both_succeed() {
-    let server = Echoing::start(&[]);
+    let server = EchoServer::start(&[]);
     server.exchange("refresh-canary-0", "");
     let kind = CredentialKind::RefreshToken(oauth2(&server));
     let store = holding(credential(kind), "refresh-canary-0").await;
@@ -254,7 +254,7 @@ async fn two_processes_that_exchange_one_refresh_token_both_succeed() {
 
 #[tokio::test]
 async fn a_rejection_by_the_token_endpoint_fails_the_call_without_its_text() {
-    let server = Echoing::start(&[]);
+    let server = EchoServer::start(&[]);
     server.exchange("other", "");
     server.deny_tokens(400);
     let kind = CredentialKind::RefreshToken(oauth2(&server));
@@ -280,7 +280,7 @@ async fn a_rejection_by_the_token_endpoint_fails_the_call_without_its_text() {
 /// A token is requested only for a destination that may receive it.
 #[tokio::test]
 async fn no_token_is_requested_for_a_forbidden_destination() {
-    let server = Echoing::start(&[]);
+    let server = EchoServer::start(&[]);
     server.exchange("", "client-canary");
     let elsewhere = Credential {
         audiences: vec!["api.example".parse().unwrap()],

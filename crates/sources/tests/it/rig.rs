@@ -23,7 +23,7 @@ use toolcrib_core::{
     source::{
         Discovered, HttpSpec, SecretValue, Source, SourceFactory as _, SourceLimits,
         SourceListener, SourceSpec, SourceState, SourceStatus, StderrMode, StdioSpec, UpstreamSpec,
-        connector::{ConnectorSpec, DocumentAt},
+        connector::{ConnectorSpec, OpenApiLocation},
         pack::PackSpec,
     },
 };
@@ -112,7 +112,7 @@ impl Rig {
     pub(crate) fn connector(url: &str, document: &Path) -> Self {
         Self::build(
             UpstreamSpec::Connector(ConnectorSpec {
-                document: DocumentAt::Path(document.to_owned()),
+                document: OpenApiLocation::Path(document.to_owned()),
                 base_url: Some(url.to_owned()),
                 operations: Vec::new(),
                 variables: BTreeMap::new(),

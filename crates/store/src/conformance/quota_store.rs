@@ -1,7 +1,7 @@
 //! The requirements of [`QuotaStore`](toolcrib_core::quota::QuotaStore).
 
 use toolcrib_core::{
-    quota::{Day, QuotaKey, Reserved},
+    quota::{Day, QuotaKey, QuotaReservation},
     store::Storage,
 };
 
@@ -44,9 +44,9 @@ pub async fn reservations_end_at_the_quota(storage: &dyn Storage) {
     assert_eq!(granted, 200);
     let total = quotas.add(Day(1), vec![(key("ann", None), -3)]).await.unwrap();
     assert_eq!(total, [197]);
-    assert_eq!(reserve().await.unwrap(), Reserved { used: 198, granted: 1 });
+    assert_eq!(reserve().await.unwrap(), QuotaReservation { used: 198, granted: 1 });
     let other = quotas.reserve(Day(2), key("ann", None), quota).await.unwrap();
-    assert_eq!(other, Reserved { used: 12, granted: 12 });
+    assert_eq!(other, QuotaReservation { used: 12, granted: 12 });
 }
 
 /// Days, tenants, principals and tools are counted apart; a tool is not all tools.

@@ -7,7 +7,9 @@ use toolcrib_core::{
     credential::Secret,
     event::EventQuery,
     id::TenantId,
-    record::{Checkpoint, CheckpointKind, CheckpointSigner, Cursor, News, StoredQuery, genesis},
+    record::{
+        Checkpoint, CheckpointKind, CheckpointSigner, Cursor, LogGrowth, StoredQuery, genesis,
+    },
     store::Storage,
 };
 
@@ -168,7 +170,7 @@ pub async fn news_are_told_with_what_is_signed(storage: &dyn Storage) {
         let head = storage.record().head(&tenant.parse().unwrap()).await.unwrap().unwrap();
         hashes.insert(tenant, head.hash);
     }
-    let news = |tenant: &str, position, checkpointed| News {
+    let news = |tenant: &str, position, checkpointed| LogGrowth {
         tenant: tenant.parse().unwrap(),
         position,
         hash: Some(hashes[tenant]),

@@ -25,7 +25,7 @@ pub struct MemoryLog(pub(super) Arc<Mutex<Events>>);
 #[derive(Debug, Default)]
 pub(super) struct Events {
     /// In ascending position.
-    pub(super) log: Vec<Kept>,
+    pub(super) log: Vec<HashedEvent>,
     /// The last assigned position.
     pub(super) last: u64,
     ids: HashSet<EventId>,
@@ -37,7 +37,7 @@ pub(super) struct Events {
 }
 
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct HashedEvent {
     /// With its position in the whole log.
     pub(super) logged: LoggedEvent,
     /// The payload as it was hashed.
@@ -111,7 +111,7 @@ impl Events {
                 causation_id: event.causation_id,
             },
         };
-        let mut kept = Kept { logged, payload };
+        let mut kept = HashedEvent { logged, payload };
         let hash = kept.stored().hash_after(&link.prev);
         kept.logged.link.hash = hash;
         *head = (link.position, hash);
@@ -121,7 +121,7 @@ impl Events {
 
     fn read(&self, query: &EventQuery) -> Vec<LoggedEvent> {
         let limit = capped(query.limit);
-        let position = |kept: &Kept| match query.tenant {
+        let position = |kept: &HashedEvent| match query.tenant {
             Some(_) => kept.logged.link.position,
             None => kept.logged.position,
         };
@@ -130,7 +130,8 @@ impl Events {
                 && query.run.as_ref().is_none_or(|run| kept.logged.event.run_id == *run)
                 && query.after.is_none_or(|after| position(kept) > after)
         });
-        let read = |kept: &Kept| LoggedEvent { position: position(kept), ..kept.logged.clone() };
+        let read =
+            |kept: &HashedEvent| LoggedEvent { position: position(kept), ..kept.logged.clone() };
         if query.newest {
             let mut newest: Vec<_> = wanted.rev().take(limit).map(read).collect();
             newest.reverse();
@@ -141,9 +142,9 @@ impl Events {
     }
 }
 
-// === impl Kept ===
+// === impl HashedEvent ===
 
-impl Kept {
+impl HashedEvent {
     /// The event in the form of a durable engine.
     pub(super) fn stored(&self) -> StoredEvent {
         let LoggedEvent { position, tenant, link, event } = &self.logged;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Mutex};
 
 use async_trait::async_trait;
 use toolcrib_core::{
-    quota::{Day, Quota, QuotaKey, QuotaStore, Reserved},
+    quota::{Day, Quota, QuotaKey, QuotaReservation, QuotaStore},
     store::StoreError,
 };
 
@@ -16,10 +16,15 @@ pub(super) struct MemoryQuotas(Mutex<BTreeMap<(Day, QuotaKey), u64>>);
 
 #[async_trait]
 impl QuotaStore for MemoryQuotas {
-    async fn reserve(&self, day: Day, key: QuotaKey, quota: Quota) -> Result<Reserved, StoreError> {
+    async fn reserve(
+        &self,
+        day: Day,
+        key: QuotaKey,
+        quota: Quota,
+    ) -> Result<QuotaReservation, StoreError> {
         let mut held = lock(&self.0);
         let count = held.entry((day, key)).or_default();
-        let reserved = Reserved::new(*count, quota);
+        let reserved = QuotaReservation::new(*count, quota);
         *count = reserved.used;
         Ok(reserved)
     }

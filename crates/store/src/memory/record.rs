@@ -6,13 +6,13 @@ use toolcrib_core::{
     event::EventBody,
     id::{EventId, TenantId},
     record::{
-        Checkpoint, CheckpointKind, Cursor, Head, News, RecordStore, StoredEvent, StoredQuery,
+        Checkpoint, CheckpointKind, Cursor, Head, LogGrowth, RecordStore, StoredEvent, StoredQuery,
     },
     store::StoreError,
 };
 
 use super::{
-    log::{Events, Kept, MemoryLog},
+    log::{Events, HashedEvent, MemoryLog},
     shared::lock,
 };
 use crate::{MAX_READ, capped, rows::record::continues};
@@ -28,8 +28,8 @@ impl RecordStore for MemoryLog {
             }
             None => kept.logged.position > query.after,
         });
-        let prev = |kept: &Kept| query.with_prev.then_some(kept.logged.link.prev);
-        let stored = |kept: &Kept| StoredEvent { prev: prev(kept), ..kept.stored() };
+        let prev = |kept: &HashedEvent| query.with_prev.then_some(kept.logged.link.prev);
+        let stored = |kept: &HashedEvent| StoredEvent { prev: prev(kept), ..kept.stored() };
         Ok(wanted.take(limit).map(stored).collect())
     }
 
@@ -50,7 +50,7 @@ impl RecordStore for MemoryLog {
         Ok(tenants.into_iter().take(MAX_READ).cloned().collect())
     }
 
-    async fn news(&self, after: u64, to: u64) -> Result<Vec<News>, StoreError> {
+    async fn news(&self, after: u64, to: u64) -> Result<Vec<LogGrowth>, StoreError> {
         let events = lock(&self.0);
         let mut last = std::collections::BTreeMap::new();
         for kept in &events.log {
@@ -61,14 +61,14 @@ impl RecordStore for MemoryLog {
         let news = last.into_iter().map(|(tenant, link)| {
             let signed = events.of(&tenant).filter(|it| it.kind != CheckpointKind::Pruned).last();
             let checkpointed = signed.map_or(0, |it| it.position);
-            News { tenant, position: link.position, hash: Some(link.hash), checkpointed }
+            LogGrowth { tenant, position: link.position, hash: Some(link.hash), checkpointed }
         });
         Ok(news.collect())
     }
 
     async fn add_checkpoint(&self, new: Checkpoint) -> Result<bool, StoreError> {
         let mut events = lock(&self.0);
-        let here = |kept: &&Kept| {
+        let here = |kept: &&HashedEvent| {
             let logged = &kept.logged;
             logged.tenant == new.tenant && logged.link.position == new.position
         };

@@ -10,7 +10,7 @@ use toolcrib_core::{
 };
 
 use super::shared::lock;
-use crate::rows::saved::{Present, selected};
+use crate::rows::saved::{ItemCounts, selected};
 
 /// Saved views and calls in memory.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl SavedStore for MemorySaved {
             let SavedItem { id, principal, .. } = other.clone();
             return Ok(SavedInsertion::NameTaken { id, principal });
         }
-        let present = Present {
+        let present = ItemCounts {
             place: items.iter().filter(alike).filter(|it| it.tool == item.tool).count(),
             own: items.iter().filter(alike).filter(|it| it.principal == item.principal).count(),
         };

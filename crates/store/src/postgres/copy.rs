@@ -19,7 +19,7 @@ use super::{
     row::{Param, bound, execute, one, rows, stored_time},
 };
 use crate::{
-    copy::{EPOCHS, Engine, Kind, SINGLE, Single, Table, Value, page},
+    copy::{EPOCHS, Engine, Kind, SINGLE, SingleValues, Table, Value, page},
     event_text::time,
 };
 
@@ -81,10 +81,10 @@ impl Engine for PostgresCopy {
         .await
     }
 
-    async fn single(&self) -> Result<Single, StoreError> {
+    async fn single(&self) -> Result<SingleValues, StoreError> {
         within(async {
             let row = one(&*self.client().await?, SINGLE, &[]).await?;
-            Ok(Single {
+            Ok(SingleValues {
                 epochs: [
                     row.try_get(0)?,
                     row.try_get(1)?,
@@ -172,7 +172,7 @@ impl Engine for PostgresCopy {
         within(async { execute(&*self.client().await?, &sql, &params).await }).await.map(drop)
     }
 
-    async fn finish(&self, single: Single, last: u64) -> Result<(), StoreError> {
+    async fn finish(&self, single: SingleValues, last: u64) -> Result<(), StoreError> {
         within(async {
             let client = self.client().await?;
             let client = &*client;

@@ -10,7 +10,7 @@ use super::{
 };
 
 /// A call that a record of this batch opened.
-struct Opened<'a> {
+struct OpenedCall<'a> {
     index: usize,
     record: &'a Record,
     call: &'a ToolCalled,
@@ -25,14 +25,14 @@ pub(super) async fn apply(
     places: &[i64],
     instance: &str,
 ) -> Result<(), Failure> {
-    let mut opened: Vec<Opened<'_>> = Vec::new();
+    let mut opened: Vec<OpenedCall<'_>> = Vec::new();
     let mut closing = Vec::new();
     for (index, (record, place)) in records.iter().zip(places).enumerate() {
         let event = record.event();
         let (tenant, run) = (event.tenant.as_str(), event.run_id.as_str());
         match record.body() {
             EventBody::ToolCalled(call) => {
-                opened.push(Opened { index, record, call, place: *place });
+                opened.push(OpenedCall { index, record, call, place: *place });
             }
             EventBody::ToolReturned(returned) => {
                 let call = &returned.call_id;
@@ -76,7 +76,7 @@ pub(super) async fn apply(
 async fn close(
     transaction: &Transaction<'_>,
     closing: Vec<(usize, &Record, &toolcrib_core::id::CallId)>,
-    opened: &mut Vec<Opened<'_>>,
+    opened: &mut Vec<OpenedCall<'_>>,
 ) -> Result<(), Failure> {
     if closing.is_empty() {
         return Ok(());
@@ -105,7 +105,7 @@ async fn close(
         let name = [event.tenant.as_str(), event.run_id.as_str(), call.as_str()];
         let [tenant, run, id] = &name;
         if execute(transaction, sql, &[tenant, run, id]).await? == 0 {
-            let same = |it: &Opened<'_>| {
+            let same = |it: &OpenedCall<'_>| {
                 it.index < *index && it.call.call_id == **call && it.is_of(record)
             };
             if let Some(own) = opened.iter().position(same) {
@@ -118,13 +118,13 @@ async fn close(
 
 async fn open(
     transaction: &Transaction<'_>,
-    opened: &[Opened<'_>],
+    opened: &[OpenedCall<'_>],
     instance: &str,
 ) -> Result<(), Failure> {
     if opened.is_empty() {
         return Ok(());
     }
-    let text = |of: fn(&Opened<'_>) -> String| opened.iter().map(of).collect::<Vec<_>>();
+    let text = |of: fn(&OpenedCall<'_>) -> String| opened.iter().map(of).collect::<Vec<_>>();
     let places: Vec<i64> = opened.iter().map(|it| it.place).collect();
     let sql = "INSERT INTO open_calls (tenant, tenant_position, run_id, call_id, event_id, \
                agent_id, tool_name, principal, instance) \
@@ -149,7 +149,7 @@ async fn open(
     Ok(())
 }
 
-impl Opened<'_> {
+impl OpenedCall<'_> {
     fn is_of(&self, record: &Record) -> bool {
         let (own, event) = (self.record.event(), record.event());
         own.tenant == event.tenant && own.run_id == event.run_id

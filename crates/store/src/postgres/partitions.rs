@@ -21,7 +21,7 @@ pub(super) const MIGRATION_LOCK: i64 = 0x7463_7262;
 pub(super) const MONTH: &str = "date_trunc('month', clock_timestamp() AT TIME ZONE 'UTC')";
 
 /// A missing partition.
-struct Missing {
+struct MissingPartition {
     name: String,
     from: String,
     to: String,
@@ -34,7 +34,7 @@ pub(super) async fn ensure(client: &mut Client) -> Result<(), Failure> {
     }
     let transaction = client.transaction().await?;
     execute(&transaction, "SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await?;
-    for Missing { name, from, to } in missing(&transaction).await? {
+    for MissingPartition { name, from, to } in missing(&transaction).await? {
         // Attached, because `CREATE TABLE … PARTITION OF` locks out every reader.
         let sql = format!(
             "CREATE TABLE {name} (LIKE events INCLUDING ALL); \
@@ -48,7 +48,7 @@ pub(super) async fn ensure(client: &mut Client) -> Result<(), Failure> {
 
 /// Reads `pg_class`, not `to_regclass`: its cache does not see what another process has created
 /// while this one waited for the advisory lock.
-async fn missing(client: &impl GenericClient) -> Result<Vec<Missing>, Failure> {
+async fn missing(client: &impl GenericClient) -> Result<Vec<MissingPartition>, Failure> {
     let sql = format!(
         "SELECT 'events_' || to_char(start, 'YYYY_MM'), start::date::text, \
                 (start + interval '1 month')::date::text \
@@ -61,7 +61,7 @@ async fn missing(client: &impl GenericClient) -> Result<Vec<Missing>, Failure> {
     );
     let missing = rows(client, &sql, &[]).await?;
     let read = |row: &tokio_postgres::Row| {
-        Ok(Missing { name: row.try_get(0)?, from: row.try_get(1)?, to: row.try_get(2)? })
+        Ok(MissingPartition { name: row.try_get(0)?, from: row.try_get(1)?, to: row.try_get(2)? })
     };
     missing.iter().map(read).collect()
 }

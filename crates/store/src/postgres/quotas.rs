@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use toolcrib_core::{
-    quota::{Day, Quota, QuotaKey, QuotaStore, Reserved},
+    quota::{Day, Quota, QuotaKey, QuotaReservation, QuotaStore},
     store::StoreError,
 };
 
@@ -17,7 +17,12 @@ const MOST_FORGOTTEN: i64 = 4_096;
 
 #[async_trait]
 impl QuotaStore for PostgresStore {
-    async fn reserve(&self, day: Day, key: QuotaKey, quota: Quota) -> Result<Reserved, StoreError> {
+    async fn reserve(
+        &self,
+        day: Day,
+        key: QuotaKey,
+        quota: Quota,
+    ) -> Result<QuotaReservation, StoreError> {
         within(async {
             let mut client = self.client().await?;
             let transaction = client.transaction().await?;
@@ -30,7 +35,7 @@ impl QuotaStore for PostgresStore {
                        DO UPDATE SET calls = q.calls RETURNING calls";
             let used =
                 one(&transaction, sql, &[&day.0, &tenant, &principal, &tool]).await?.try_get(0)?;
-            let reserved = Reserved::new(whole(used)?, quota);
+            let reserved = QuotaReservation::new(whole(used)?, quota);
             if reserved.granted > 0 {
                 let sql = "UPDATE quotas SET calls = $5 \
                            WHERE day = $1 AND tenant = $2 AND principal = $3 AND tool = $4";

@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use toolcrib_core::{
     clock::Timestamp,
     id::TenantId,
-    record::{Checkpoint, Cursor, Head, News, RecordStore, StoredEvent, StoredQuery},
+    record::{Checkpoint, Cursor, Head, LogGrowth, RecordStore, StoredEvent, StoredQuery},
     store::StoreError,
 };
 
@@ -67,7 +67,7 @@ impl RecordStore for PostgresStore {
         .await
     }
 
-    async fn news(&self, after: u64, to: u64) -> Result<Vec<News>, StoreError> {
+    async fn news(&self, after: u64, to: u64) -> Result<Vec<LogGrowth>, StoreError> {
         within(async {
             let sql = "SELECT e.tenant, e.tenant_position, \
                        coalesce((SELECT c.position FROM checkpoints c \
@@ -79,7 +79,7 @@ impl RecordStore for PostgresStore {
             let client = self.client().await?;
             let found = rows(&client, sql, &[&bound(after), &bound(to)]).await?;
             let news = |row: &Row| {
-                Ok(News {
+                Ok(LogGrowth {
                     tenant: parse(row.try_get(0)?, || Failure::corrupt("a tenant"))?,
                     position: whole(row.try_get(1)?)?,
                     checkpointed: whole(row.try_get(2)?)?,

@@ -19,7 +19,7 @@ const COLUMNS: &str = "id, tenant, principal, name, kind, audiences, created_at,
 pub(crate) struct Credentials<D>(pub(crate) D);
 
 /// A row: all fields, with the values sealed.
-struct Stored {
+struct SealedCredential {
     credential: Credential,
     sealed: Vec<u8>,
 }
@@ -30,7 +30,7 @@ struct Stored {
 pub(crate) async fn reseal(database: &impl Database) -> Result<usize, CredentialStoreError> {
     let keys = &database.options().seal_keys;
     let mut resealed = 0;
-    for Stored { credential, sealed: old } in database.rows(all()).await? {
+    for SealedCredential { credential, sealed: old } in database.rows(all()).await? {
         if keys.is_current(&old) {
             continue;
         }
@@ -47,7 +47,7 @@ pub(crate) async fn reseal(database: &impl Database) -> Result<usize, Credential
 #[async_trait]
 impl<D: Database> CredentialStore for Credentials<D> {
     async fn list(&self) -> Result<Vec<Credential>, CredentialStoreError> {
-        let rows: Vec<Stored> = self.0.rows(all()).await?;
+        let rows: Vec<SealedCredential> = self.0.rows(all()).await?;
         Ok(rows.into_iter().map(|row| row.credential).collect())
     }
 
@@ -57,7 +57,7 @@ impl<D: Database> CredentialStore for Credentials<D> {
         name: &CredentialName,
     ) -> Result<Option<UnsealedCredential>, CredentialStoreError> {
         let row = self.0.rows(of_owner(owner, name)).await?.pop();
-        let Some(Stored { credential, sealed }) = row else { return Ok(None) };
+        let Some(SealedCredential { credential, sealed }) = row else { return Ok(None) };
         let material = self.0.options().seal_keys.open(&credential, &sealed)?;
         Ok(Some(UnsealedCredential { credential, material }))
     }
@@ -81,7 +81,7 @@ impl<D: Database> CredentialStore for Credentials<D> {
         at: Timestamp,
     ) -> Result<bool, CredentialStoreError> {
         let Some(row) = self.0.rows(find(id)).await?.pop() else { return Ok(false) };
-        let Stored { mut credential, sealed: before } = row;
+        let SealedCredential { mut credential, sealed: before } = row;
         if credential.revision != seen {
             return Ok(false);
         }
@@ -144,7 +144,7 @@ fn insert(it: &Credential, sealed: Vec<u8>) -> Result<Statement, StoreError> {
     Ok(insert.or_conflict("a credential of this name or id"))
 }
 
-impl FromRow for Stored {
+impl FromRow for SealedCredential {
     fn from_row<R: Columns>(row: &R) -> Result<Self, R::Failure> {
         let row = Reader::with_id(row, "the credential");
         let credential = Credential {

@@ -13,7 +13,7 @@ const COLUMNS: &str = "tenant, call_id, run_id, tool_id, digest, principal, key_
                        code, durable, started_at, ended_at";
 
 /// A [`KeptRun`], still sealed.
-pub(crate) struct Stored {
+pub(crate) struct SealedRun {
     pub(crate) record: RunRecord,
     inputs: Option<Vec<u8>>,
     cancelled: bool,
@@ -188,11 +188,11 @@ pub(crate) fn record<R: Columns>(row: &R) -> Result<RunRecord, R::Failure> {
 }
 
 /// Reads a row of [`adopted`]; the results are read apart.
-pub(crate) fn stored<R: Columns>(row: &R) -> Result<Stored, R::Failure> {
+pub(crate) fn stored<R: Columns>(row: &R) -> Result<SealedRun, R::Failure> {
     let record = record(row)?;
     let row = Reader::new(row, "a run");
     let (inputs, cancelled) = (row.maybe_bytes(13)?, row.flag(14)?);
-    Ok(Stored { record, inputs, cancelled, results: Vec::new() })
+    Ok(SealedRun { record, inputs, cancelled, results: Vec::new() })
 }
 
 /// Reads a row of [`results`].
@@ -207,8 +207,8 @@ pub(crate) fn call<R: Columns>(row: &R) -> Result<CallId, R::Failure> {
 }
 
 /// Opens a run. One that cannot be opened is returned without data, so that it can be closed.
-pub(crate) fn open(keys: &SealKeys, stored: Stored) -> KeptRun {
-    let Stored { record, inputs, cancelled, results } = stored;
+pub(crate) fn open(keys: &SealKeys, stored: SealedRun) -> KeptRun {
+    let SealedRun { record, inputs, cancelled, results } = stored;
     let unpack = |step: &str, stored: &[u8]| {
         keys.unpack(&seal_places::run(&record.tenant, &record.call_id, step), stored)
     };

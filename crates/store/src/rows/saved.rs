@@ -16,14 +16,14 @@ const COLUMNS: &str = "id, tenant, kind, tool, name, principal, saved_at, conten
 pub(crate) type StoredItem = (SavedItem, Vec<u8>);
 
 /// The items of its kind that are present when another one is inserted.
-pub(crate) struct Present {
+pub(crate) struct ItemCounts {
     /// Those of its tenant with its tool.
     pub(crate) place: usize,
     /// Those of its principal.
     pub(crate) own: usize,
 }
 
-impl Present {
+impl ItemCounts {
     /// Why another item cannot be inserted; `None` if it can.
     pub(crate) fn refusal(&self) -> Option<SavedInsertion> {
         match self {
@@ -96,7 +96,7 @@ pub(crate) fn at_place(item: &SavedItem) -> Statement {
     Statement::new(sql, values![tenant, kind, tool, name])
 }
 
-/// Counts what is [`Present`] before `item` is inserted.
+/// Counts what is [`ItemCounts`] before `item` is inserted.
 pub(crate) fn count(item: &SavedItem) -> Statement {
     let sql = "SELECT (SELECT count(*) FROM saved WHERE tenant = ?1 AND kind = ?2 AND tool = ?3), \
                (SELECT count(*) FROM saved WHERE tenant = ?1 AND kind = ?2 AND principal = ?4)";
@@ -129,10 +129,10 @@ pub(crate) fn taken<R: Columns>(row: &R) -> Result<SavedInsertion, R::Failure> {
 }
 
 /// Reads the row of [`count`].
-pub(crate) fn present<R: Columns>(row: &R) -> Result<Present, R::Failure> {
+pub(crate) fn present<R: Columns>(row: &R) -> Result<ItemCounts, R::Failure> {
     let row = Reader::new(row, "the number of saved items");
     let count = |column| row.whole(column).map(|it| usize::try_from(it).unwrap_or(usize::MAX));
-    Ok(Present { place: count(0)?, own: count(1)? })
+    Ok(ItemCounts { place: count(0)?, own: count(1)? })
 }
 
 // === content ===

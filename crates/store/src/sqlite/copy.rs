@@ -18,7 +18,7 @@ use super::{
     transaction::WriteTransaction,
 };
 use crate::{
-    copy::{EPOCHS, Engine, Kind, SINGLE, Single, Table, Value},
+    copy::{EPOCHS, Engine, Kind, SINGLE, SingleValues, Table, Value},
     event_text::event_time,
 };
 
@@ -60,10 +60,10 @@ impl Engine for SqliteStore {
         .await
     }
 
-    async fn single(&self) -> Result<Single, StoreError> {
+    async fn single(&self) -> Result<SingleValues, StoreError> {
         self.on_reader(|connection| {
             Ok(connection.query_row(SINGLE, [], |row| {
-                Ok(Single {
+                Ok(SingleValues {
                     epochs: [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?],
                     approvals: (row.get(5)?, row.get(6)?),
                 })
@@ -107,7 +107,7 @@ impl Engine for SqliteStore {
         .await
     }
 
-    async fn finish(&self, single: Single, _last: u64) -> Result<(), StoreError> {
+    async fn finish(&self, single: SingleValues, _last: u64) -> Result<(), StoreError> {
         self.on_writer(move |transaction| {
             for (name, epoch) in EPOCHS.iter().zip(single.epochs) {
                 let sql = "UPDATE meta SET value = ?2 WHERE name = ?1";

@@ -41,12 +41,12 @@ pub(super) struct Inner {
     pub(super) schema: Arc<SchemaCheck>,
     options: Options,
     pub(super) fingerprint_key: OnceCell<FingerprintKey>,
-    pub(super) polled: Mutex<Option<Polled>>,
+    pub(super) polled: Mutex<Option<LastPoll>>,
 }
 
 /// The last poll for changes.
 #[derive(Clone, Copy)]
-pub(super) struct Polled {
+pub(super) struct LastPoll {
     pub(super) at: tokio::time::Instant,
     pub(super) changes: Changes,
 }

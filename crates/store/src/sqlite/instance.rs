@@ -33,7 +33,7 @@ pub(super) struct Instance {
 
 /// A dead instance. This process holds its lock, so that no other process cleans it up too.
 #[derive(Debug)]
-pub(super) struct Dead {
+pub(super) struct DeadInstance {
     pub(super) id: String,
     path: PathBuf,
     /// `None` when the file is missing.
@@ -84,9 +84,9 @@ impl Drop for Instance {
     }
 }
 
-// === impl Dead ===
+// === impl DeadInstance ===
 
-impl Dead {
+impl DeadInstance {
     /// Claims `id` as dead when its lock is free. Returns `None` when it is alive or already
     /// claimed.
     pub(super) fn claim(store: &Path, id: &str) -> Result<Option<Self>, StoreError> {
@@ -136,7 +136,7 @@ pub(super) fn present(store: &Path) -> Result<Vec<String>, StoreError> {
 pub(super) fn alive(store: &Path) -> Result<Vec<String>, StoreError> {
     let mut alive = Vec::new();
     for id in present(store)? {
-        if Dead::claim(store, &id)?.is_none() {
+        if DeadInstance::claim(store, &id)?.is_none() {
             alive.push(id);
         }
     }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 use toolcrib_core::{
-    quota::{Day, Quota, QuotaKey, QuotaStore, Reserved},
+    quota::{Day, Quota, QuotaKey, QuotaReservation, QuotaStore},
     store::StoreError,
 };
 
@@ -18,9 +18,14 @@ const MOST_FORGOTTEN: i64 = 4_096;
 
 #[async_trait]
 impl QuotaStore for SqliteStore {
-    async fn reserve(&self, day: Day, key: QuotaKey, quota: Quota) -> Result<Reserved, StoreError> {
+    async fn reserve(
+        &self,
+        day: Day,
+        key: QuotaKey,
+        quota: Quota,
+    ) -> Result<QuotaReservation, StoreError> {
         self.on_writer(move |connection| {
-            let reserved = Reserved::new(read(connection, day, &key)?, quota);
+            let reserved = QuotaReservation::new(read(connection, day, &key)?, quota);
             let granted = i64::try_from(reserved.granted).unwrap_or_default();
             if granted > 0 {
                 add(connection, day, &key, granted)?;

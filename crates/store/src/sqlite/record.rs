@@ -9,7 +9,7 @@ use toolcrib_core::{
     clock::Timestamp,
     id::TenantId,
     record::{
-        CheckedLink, Checkpoint, Cursor, Head, KnownHeads, News, RecordStore, StoredEvent,
+        CheckedLink, Checkpoint, Cursor, Head, KnownHeads, LogGrowth, RecordStore, StoredEvent,
         StoredQuery,
     },
     store::StoreError,
@@ -107,7 +107,7 @@ impl RecordStore for SqliteStore {
         self.on_reader(read).await
     }
 
-    async fn news(&self, after: u64, to: u64) -> Result<Vec<News>, StoreError> {
+    async fn news(&self, after: u64, to: u64) -> Result<Vec<LogGrowth>, StoreError> {
         let read = move |connection: &Connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT e.tenant, e.last, \
@@ -118,7 +118,7 @@ impl RecordStore for SqliteStore {
                        WHERE position > ?1 AND position <= ?2 GROUP BY tenant) e",
             )?;
             let news = |row: &Row<'_>| {
-                Ok(News {
+                Ok(LogGrowth {
                     tenant: parse(row.get(0)?, || Failure::corrupt("a tenant"))?,
                     position: whole(row.get(1)?)?,
                     checkpointed: whole(row.get(2)?)?,

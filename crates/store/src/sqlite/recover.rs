@@ -18,7 +18,7 @@ use super::{
     failure::Failure,
     handle::SqliteStore,
     idempotency,
-    instance::{self, Dead},
+    instance::{self, DeadInstance},
     log::Record,
     open_calls,
     row::{all, limit, parse},
@@ -44,7 +44,7 @@ pub(super) async fn recover(store: &SqliteStore, now: Timestamp) -> Result<usize
         ids.dedup();
         let mut dead = Vec::new();
         for id in ids.iter().filter(|id| ***id != *own) {
-            dead.extend(Dead::claim(&place, id)?);
+            dead.extend(DeadInstance::claim(&place, id)?);
         }
         Ok(dead)
     });
@@ -57,7 +57,7 @@ pub(super) async fn recover(store: &SqliteStore, now: Timestamp) -> Result<usize
         };
         store.on_writer(adopt).await?;
         // Idempotent calls come last: the record is complete for them once the calls are closed.
-        let closers: [(Close, bool); 3] =
+        let closers: [(CloseStep, bool); 3] =
             [(close_calls, true), (close_sessions, true), (close_claims, false)];
         for (close, is_counted) in closers {
             loop {
@@ -75,7 +75,7 @@ pub(super) async fn recover(store: &SqliteStore, now: Timestamp) -> Result<usize
 }
 
 /// Closes up to [`CHUNK`] items of an instance, and returns how many there were.
-type Close = fn(&mut WriteTransaction<'_>, &str, Timestamp) -> Result<usize, Failure>;
+type CloseStep = fn(&mut WriteTransaction<'_>, &str, Timestamp) -> Result<usize, Failure>;
 
 /// Decides about up to [`CHUNK`] idempotent calls of `instance`; their events are closed already.
 fn close_claims(

@@ -30,7 +30,7 @@ use super::{
     place::Place,
     transaction::WriteTransaction,
 };
-use crate::queue::{Queue, Taken};
+use crate::queue::{Queue, TakeOutcome};
 
 /// The most requests in one transaction. Group commit pays off up to about the number of concurrent
 /// callers (128 in our measurements). 256 events take single-digit milliseconds, so the wait for
@@ -55,7 +55,7 @@ const MEASURE_EVERY: u32 = 16;
 
 /// Handle to the writer thread.
 pub(super) struct Writer {
-    queue: Arc<Queue<Queued>>,
+    queue: Arc<Queue<QueuedJob>>,
     room: Arc<Semaphore>,
     commits: Arc<AtomicU64>,
     observer: Arc<OnceLock<CommitObserver>>,
@@ -73,7 +73,7 @@ trait Job: Send {
     fn finish(self: Box<Self>, outcome: Result<(), StoreError>);
 }
 
-struct Queued {
+struct QueuedJob {
     job: Box<dyn Job>,
     /// The place in the queue.
     room: OwnedSemaphorePermit,
@@ -112,7 +112,8 @@ impl Writer {
             observer: Arc::clone(&observer),
             schema,
         };
-        let ending = Ending { queue: Arc::clone(&queue), instance: Some(instance), _ended: ending };
+        let ending =
+            StopGuard { queue: Arc::clone(&queue), instance: Some(instance), _ended: ending };
         let thread = start_thread("toolcrib-store", move || {
             // Dropped last, even when the thread panics.
             let ending = ending;
@@ -138,7 +139,7 @@ impl Writer {
         let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| closed())?;
         let (reply, answer) = oneshot::channel();
         let job = Box::new(Work { work, value: None, reply });
-        self.queue.push(Queued { job, room }).map_err(|_| closed())?;
+        self.queue.push(QueuedJob { job, room }).map_err(|_| closed())?;
         answer.await.unwrap_or_else(|_| Err(ended_early()))
     }
 
@@ -194,7 +195,7 @@ fn ended_early() -> StoreError {
     )
 }
 
-impl Queued {
+impl QueuedJob {
     /// Releases the place before the caller knows the outcome, so that it does not count itself.
     fn finish(self, outcome: Result<(), StoreError>) {
         drop(self.room);
@@ -223,19 +224,19 @@ where
 
 /// Runs when the thread stops, for any reason: no caller waits forever, and this process does not
 /// count as alive any more.
-struct Ending {
-    queue: Arc<Queue<Queued>>,
+struct StopGuard {
+    queue: Arc<Queue<QueuedJob>>,
     instance: Option<Instance>,
     /// Dropped after everything else, see [`Writer::ended`].
     _ended: watch::Sender<()>,
 }
 
-impl Drop for Ending {
+impl Drop for StopGuard {
     fn drop(&mut self) {
         self.queue.close();
         self.instance = None;
         // Empty after an orderly end. After a panic, dropping the jobs fails their callers.
-        while let Taken::Batch(lost) = self.queue.take(MAX_BATCH, None) {
+        while let TakeOutcome::Batch(lost) = self.queue.take(MAX_BATCH, None) {
             drop(lost);
         }
     }
@@ -270,11 +271,11 @@ enum Savepoints {
 // === impl Engine ===
 
 impl Engine {
-    fn work(mut self, queue: &Queue<Queued>) {
+    fn work(mut self, queue: &Queue<QueuedJob>) {
         let (mut unsaved, mut unmeasured) = (false, 0);
         loop {
             match queue.take(MAX_BATCH, unsaved.then_some(IDLE)) {
-                Taken::Batch(batch) => {
+                TakeOutcome::Batch(batch) => {
                     self.store(batch);
                     unsaved = true;
                     if self.log.is_clear_due() {
@@ -288,13 +289,13 @@ impl Engine {
                         self.bound_log();
                     }
                 }
-                Taken::Idle => {
+                TakeOutcome::Idle => {
                     self.clear();
                     self.copier.wait();
                     self.copy();
                     unsaved = false;
                 }
-                Taken::Closed => break,
+                TakeOutcome::Closed => break,
             }
         }
         self.clear();
@@ -333,7 +334,7 @@ impl Engine {
     }
 
     /// Stores the jobs of `batch` that can be stored, and answers every one.
-    fn store(&mut self, mut batch: Vec<Queued>) {
+    fn store(&mut self, mut batch: Vec<QueuedJob>) {
         // Failures are rare, so the first pass has no way to undo one job. Only when a job fails
         // does the batch run again with a savepoint around each.
         let outcomes = match self.transact(&mut batch, Savepoints::No) {
@@ -359,7 +360,7 @@ impl Engine {
 
     fn transact(
         &mut self,
-        batch: &mut [Queued],
+        batch: &mut [QueuedJob],
         savepoints: Savepoints,
     ) -> Result<Vec<Result<(), Failure>>, BatchError> {
         let began = Instant::now();
@@ -408,11 +409,11 @@ impl Engine {
 
 fn run_all(
     transaction: &mut WriteTransaction<'_>,
-    batch: &mut [Queued],
+    batch: &mut [QueuedJob],
     savepoints: Savepoints,
 ) -> Result<Vec<Result<(), Failure>>, BatchError> {
     let mut outcomes = Vec::with_capacity(batch.len());
-    for Queued { job, .. } in batch {
+    for QueuedJob { job, .. } in batch {
         match savepoints {
             Savepoints::No => match job.run(transaction) {
                 Ok(()) => outcomes.push(Ok(())),

@@ -7,14 +7,14 @@ use tokio_util::sync::CancellationToken;
 use super::{Actor, client};
 
 /// The running router; dropping it stops the server.
-pub struct Served {
+pub struct TestServer {
     /// `http://127.0.0.1:PORT`.
     pub url: String,
     client: reqwest::Client,
     stop: CancellationToken,
 }
 
-impl Served {
+impl TestServer {
     /// Serves `router`.
     pub async fn start(router: Router) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -35,7 +35,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for TestServer {
     fn drop(&mut self) {
         self.stop.cancel();
     }

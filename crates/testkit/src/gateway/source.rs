@@ -20,7 +20,7 @@ use toolcrib_core::{
     },
 };
 
-use super::{ById, TestTool};
+use super::{SourcesById, TestTool};
 
 /// A source and its tools.
 pub struct TestSource {
@@ -105,9 +105,9 @@ impl TestSource {
 
 /// All sources of a test gateway, and their factory.
 #[derive(Clone)]
-pub struct Sources(Arc<Mutex<ById<Arc<Running>>>>);
+pub struct Sources(Arc<Mutex<SourcesById<Arc<RunningSource>>>>);
 
-struct Running {
+struct RunningSource {
     id: SourceId,
     version: Option<String>,
     tools: Mutex<Vec<TestTool>>,
@@ -120,7 +120,7 @@ impl Sources {
     pub(super) fn new(sources: Vec<TestSource>) -> Self {
         let running = |source: TestSource| {
             let id = SourceId::parse(&source.id).unwrap();
-            let running = Running {
+            let running = RunningSource {
                 id: id.clone(),
                 version: source.version,
                 tools: Mutex::new(source.tools),
@@ -148,7 +148,7 @@ impl Sources {
         tool.runs.load(Ordering::SeqCst)
     }
 
-    fn find(&self, source: &str) -> Arc<Running> {
+    fn find(&self, source: &str) -> Arc<RunningSource> {
         let id = SourceId::parse(source).unwrap();
         Arc::clone(self.0.lock().get(&id).expect("no such source"))
     }
@@ -170,9 +170,9 @@ impl SourceFactory for Sources {
     }
 }
 
-// === impl Running ===
+// === impl RunningSource ===
 
-impl Running {
+impl RunningSource {
     fn announce(&self) {
         if let Some(listener) = &*self.listener.lock() {
             listener.changed(&self.id);
@@ -181,7 +181,7 @@ impl Running {
 }
 
 #[async_trait]
-impl Source for Running {
+impl Source for RunningSource {
     fn id(&self) -> &SourceId {
         &self.id
     }

@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 /// A running server; ends when dropped.
-pub struct Echoing {
+pub struct EchoServer {
     shared: Arc<Shared>,
     address: SocketAddr,
     runtime: Option<Runtime>,
@@ -39,7 +39,7 @@ pub struct Echoing {
 
 /// A received request.
 #[derive(Debug, Clone)]
-pub struct Arrived {
+pub struct EchoedRequest {
     /// Path and query.
     pub target: String,
     /// Header names are lower case.
@@ -51,7 +51,7 @@ pub struct Arrived {
 #[derive(Default)]
 struct Shared {
     accepted: Mutex<Vec<String>>,
-    arrived: Mutex<Vec<Arrived>>,
+    arrived: Mutex<Vec<EchoedRequest>>,
     /// Token endpoint: the refresh token that it accepts next.
     refresh: Mutex<String>,
     client_secret: Mutex<String>,
@@ -59,7 +59,7 @@ struct Shared {
     deny: AtomicU16,
 }
 
-impl Echoing {
+impl EchoServer {
     /// Starts on a free port. Accepts requests that present one of `accepted`: in a header, in the
     /// query, or as the password of basic authentication.
     pub fn start(accepted: &[&str]) -> Self {
@@ -104,20 +104,20 @@ impl Echoing {
     }
 
     /// Returns all requests that arrived at `path`.
-    pub fn arrived(&self, path: &str) -> Vec<Arrived> {
-        let at = |arrived: &&Arrived| arrived.target.split('?').next() == Some(path);
+    pub fn arrived(&self, path: &str) -> Vec<EchoedRequest> {
+        let at = |arrived: &&EchoedRequest| arrived.target.split('?').next() == Some(path);
         self.shared.arrived.lock().iter().filter(at).cloned().collect()
     }
 
     /// Returns the tool calls that arrived.
-    pub fn calls(&self) -> Vec<Arrived> {
+    pub fn calls(&self) -> Vec<EchoedRequest> {
         let mut arrived = self.arrived("/mcp");
         arrived.retain(|it| it.body.contains("\"tools/call\""));
         arrived
     }
 }
 
-impl Drop for Echoing {
+impl Drop for EchoServer {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -125,17 +125,17 @@ impl Drop for Echoing {
     }
 }
 
-fn note(shared: &Shared, target: &str, headers: &HeaderMap, body: &Bytes) -> Arrived {
+fn note(shared: &Shared, target: &str, headers: &HeaderMap, body: &Bytes) -> EchoedRequest {
     let text = |value: &header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let headers = headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
     let body = String::from_utf8_lossy(body).into_owned();
-    let arrived = Arrived { target: target.to_owned(), headers, body };
+    let arrived = EchoedRequest { target: target.to_owned(), headers, body };
     shared.arrived.lock().push(arrived.clone());
     arrived
 }
 
 /// Returns all presented credentials, raw and decoded.
-fn presented(arrived: &Arrived) -> String {
+fn presented(arrived: &EchoedRequest) -> String {
     let mut credentials: Vec<String> = ["authorization", "x-key"]
         .iter()
         .filter_map(|name| arrived.headers.get(*name).cloned())

@@ -46,12 +46,13 @@ impl GoodHttp {
         let address = listener.local_addr().unwrap();
         let (count, listening) = watch::channel(0);
         let (change, changes) = watch::channel(0);
-        let server = Good { eras, listeners: Arc::new(count), changes };
-        let service: StreamableHttpService<Good, LocalSessionManager> = StreamableHttpService::new(
-            move || Ok(server.clone()),
-            Arc::default(),
-            StreamableHttpServerConfig::default(),
-        );
+        let server = GoodHandler { eras, listeners: Arc::new(count), changes };
+        let service: StreamableHttpService<GoodHandler, LocalSessionManager> =
+            StreamableHttpService::new(
+                move || Ok(server.clone()),
+                Arc::default(),
+                StreamableHttpServerConfig::default(),
+            );
         let router = axum::Router::new().nest_service("/mcp", service);
         let runtime = runtime();
         runtime.spawn(async move {
@@ -86,7 +87,7 @@ impl Drop for GoodHttp {
 
 /// Serves stdin and stdout until they end.
 pub fn run_stdio() {
-    let server = Good {
+    let server = GoodHandler {
         eras: Eras::Both,
         listeners: Arc::new(watch::channel(0).0),
         changes: watch::channel(0).1,
@@ -104,7 +105,7 @@ pub(super) fn runtime() -> Runtime {
 }
 
 #[derive(Clone)]
-struct Good {
+struct GoodHandler {
     eras: Eras,
     listeners: Arc<watch::Sender<usize>>,
     changes: watch::Receiver<u64>,
@@ -125,7 +126,7 @@ fn tools() -> Vec<Tool> {
     ]
 }
 
-impl ServerHandler for Good {
+impl ServerHandler for GoodHandler {
     fn get_info(&self) -> ServerConfig {
         let capabilities =
             ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();

@@ -41,7 +41,7 @@ pub enum Answers {
 
 /// A received request.
 #[derive(Debug, Clone)]
-pub struct Received {
+pub struct ReceivedRequest {
     /// `POST`, `GET`, `DELETE`, or `CLOSED` when the client closed a stream before its end.
     pub verb: String,
     /// Header names are lower case.
@@ -69,7 +69,7 @@ pub struct CallAnswer {
 struct Shared {
     script: Script,
     answers: Answers,
-    received: Mutex<Vec<Received>>,
+    received: Mutex<Vec<ReceivedRequest>>,
     sessions: Mutex<HashSet<String>>,
     opened: AtomicUsize,
     status: AtomicU16,
@@ -117,17 +117,17 @@ impl FaultyHttp {
     }
 
     /// Returns all requests so far.
-    pub fn received(&self) -> Vec<Received> {
+    pub fn received(&self) -> Vec<ReceivedRequest> {
         self.shared.received.lock().clone()
     }
 
     /// Returns and forgets all requests so far.
-    pub fn take_received(&self) -> Vec<Received> {
+    pub fn take_received(&self) -> Vec<ReceivedRequest> {
         std::mem::take(&mut *self.shared.received.lock())
     }
 
     /// Returns the requests with this JSON-RPC method.
-    pub fn received_method(&self, method: &str) -> Vec<Received> {
+    pub fn received_method(&self, method: &str) -> Vec<ReceivedRequest> {
         self.received().into_iter().filter(|r| r.body["method"] == method).collect()
     }
 
@@ -197,7 +197,7 @@ async fn serve(
     let text = |value: &header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let headers: HashMap<String, String> =
         headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
-    shared.received.lock().push(Received {
+    shared.received.lock().push(ReceivedRequest {
         verb: method.to_string(),
         headers: headers.clone(),
         body: message.clone(),
@@ -356,7 +356,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if !self.complete {
-            self.shared.received.lock().push(Received {
+            self.shared.received.lock().push(ReceivedRequest {
                 verb: "CLOSED".to_owned(),
                 headers: HashMap::new(),
                 body: self.request.clone(),

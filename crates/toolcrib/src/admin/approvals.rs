@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolcrib_core::{
-    approval::{Approval, ApprovalState, Verdict, VoteRefused},
+    approval::{Approval, ApprovalState, Verdict, VoteRefusal},
     clock::Timestamp,
     descriptor,
     event::EventFilter,
@@ -366,18 +366,18 @@ impl From<ApprovalError> for Failure {
         };
         let reason = |reason: &str| Some(json!({ "reason": reason }));
         match refused {
-            VoteRefused::Scope(scope) => {
+            VoteRefusal::Scope(scope) => {
                 Self::forbidden(&error, Some(json!({ "scopeRequired": scope })))
             }
-            VoteRefused::Own => Self::forbidden(&error, reason("own_request")),
-            VoteRefused::SameHand => Self::forbidden(&error, reason("same_hand")),
-            VoteRefused::Role => Self::forbidden(&error, reason("role")),
-            VoteRefused::Anonymous => Self::forbidden(&error, None),
-            VoteRefused::NotPending(state) | VoteRefused::NotGranted(state) => {
+            VoteRefusal::Own => Self::forbidden(&error, reason("own_request")),
+            VoteRefusal::SameHand => Self::forbidden(&error, reason("same_hand")),
+            VoteRefusal::Role => Self::forbidden(&error, reason("role")),
+            VoteRefusal::Anonymous => Self::forbidden(&error, None),
+            VoteRefusal::NotPending(state) | VoteRefusal::NotGranted(state) => {
                 Self::conflict(&error, Some(json!({ "state": state })))
             }
-            VoteRefused::Again => Self::conflict(&error, reason("answered")),
-            VoteRefused::Comment | VoteRefused::Unexplained => {
+            VoteRefusal::Again => Self::conflict(&error, reason("answered")),
+            VoteRefusal::Comment | VoteRefusal::Unexplained => {
                 Self::parameter("comment", &error.to_string())
             }
         }

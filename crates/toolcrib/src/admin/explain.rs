@@ -7,7 +7,7 @@
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
-use toolcrib_gateway::{authn::manage::UnknownHolder, explain::OTHERS};
+use toolcrib_gateway::{authn::manage::EffectiveScopesError, explain::OTHERS};
 
 use crate::{
     respond,
@@ -57,11 +57,13 @@ pub(super) async fn explain(context: Context) -> Result<Response, Failure> {
     Ok(response)
 }
 
-impl From<UnknownHolder> for Failure {
-    fn from(unknown: UnknownHolder) -> Self {
+impl From<EffectiveScopesError> for Failure {
+    fn from(unknown: EffectiveScopesError) -> Self {
         match &unknown {
-            UnknownHolder::NoKey => Self::new(StatusCode::NOT_FOUND, "not_found", unknown, None),
-            UnknownHolder::Several(ids) => {
+            EffectiveScopesError::NoKey => {
+                Self::new(StatusCode::NOT_FOUND, "not_found", unknown, None)
+            }
+            EffectiveScopesError::Several(ids) => {
                 let details = json!({ "parameter": "keyId", "keyIds": ids });
                 Self::conflict(unknown, Some(details))
             }

@@ -12,7 +12,7 @@ use toolcrib_core::catalog::Body;
 use super::error::Problem;
 use crate::{
     middleware::Refusal,
-    respond::{self, Caching, Compressed},
+    respond::{self, Caching, CompressedBytes},
 };
 
 include!(concat!(env!("OUT_DIR"), "/page.rs"));
@@ -28,7 +28,7 @@ const IMMUTABLE: Caching =
 struct File {
     name: &'static str,
     content_type: &'static str,
-    bytes: Compressed,
+    bytes: CompressedBytes,
 }
 
 static BODIES: LazyLock<Vec<Body>> =

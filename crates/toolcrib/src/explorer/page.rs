@@ -25,11 +25,11 @@ pub(super) struct Page {
     /// The largest body of a request.
     max_body: usize,
     /// The page at its expected path.
-    rendered: Rendered,
+    rendered: RenderedPage,
 }
 
 /// A page, and its Content-Security-Policy.
-struct Rendered {
+struct RenderedPage {
     body: Body,
     policy: HeaderValue,
 }
@@ -39,7 +39,8 @@ struct Rendered {
 impl Page {
     /// Renders the page of an explorer.
     pub(super) fn new(config: ExplorerConfig, gateway: bool, max_body: usize) -> Self {
-        let rendered = Rendered::new(&config, gateway, max_body, &format!("{}/", config.prefix));
+        let rendered =
+            RenderedPage::new(&config, gateway, max_body, &format!("{}/", config.prefix));
         Self { config, gateway, max_body, rendered }
     }
 
@@ -51,13 +52,13 @@ impl Page {
             // Nested into another router, the page has another path than expected.
             false => {
                 let base = format!("{path}/");
-                Rendered::new(&self.config, self.gateway, self.max_body, &base).answer(headers)
+                RenderedPage::new(&self.config, self.gateway, self.max_body, &base).answer(headers)
             }
         }
     }
 }
 
-impl Rendered {
+impl RenderedPage {
     /// Fills in the template. `base` is the path of the page, with a slash at the end.
     fn new(config: &ExplorerConfig, gateway: bool, max_body: usize, base: &str) -> Self {
         let link = project_link(config.project_name.as_deref(), config.project_url.as_deref());

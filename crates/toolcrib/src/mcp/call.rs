@@ -25,10 +25,10 @@ use super::{
     answer, consent, era, error,
     host::{Client, RequestContext},
     observe,
-    outgoing::Outgoing,
+    outgoing::OutgoingMessage,
     progress::ProgressQueue,
     protocol::{Id, Request},
-    session::{Session, Turn},
+    session::{ActiveRequest, Session},
 };
 use crate::{call_error, respond, serve::connection};
 
@@ -57,7 +57,7 @@ pub(super) struct ToolCall {
     /// Whether the client reads structured content.
     reads_structured: bool,
     /// Its place in its session, if it has one.
-    turn: Option<Arc<Turn>>,
+    turn: Option<Arc<ActiveRequest>>,
 }
 
 /// A call that runs while its messages are polled.
@@ -71,7 +71,7 @@ pub(super) struct RunningCall {
     reads_structured: bool,
     /// The answers and the state of a further round, for a client that can be prompted.
     round: Option<String>,
-    turn: Option<Arc<Turn>>,
+    turn: Option<Arc<ActiveRequest>>,
     /// Cancelled when the server is about to cut off its requests.
     closing: CancellationToken,
 }
@@ -212,35 +212,39 @@ impl ToolCall {
 // === impl RunningCall ===
 
 impl RunningCall {
-    pub(super) fn messages(self) -> impl Stream<Item = Outgoing<CallAnswer>> + Send + 'static {
+    pub(super) fn messages(
+        self,
+    ) -> impl Stream<Item = OutgoingMessage<CallAnswer>> + Send + 'static {
         stream::unfold(self, async |mut running| Some((running.next().await?, running)))
     }
 
     /// The next message; `None` after the response, and after a cancellation by the client, which
     /// gets no response. Cancel safe: dropping the future loses no message.
-    pub(super) async fn next(&mut self) -> Option<Outgoing<CallAnswer>> {
+    pub(super) async fn next(&mut self) -> Option<OutgoingMessage<CallAnswer>> {
         loop {
             if let Some((token, queue)) = &self.progress
                 && let Some(report) = queue.pop()
             {
-                return Some(Outgoing::Notification(answer::progress(token, &report).into()));
+                return Some(OutgoingMessage::Notification(
+                    answer::progress(token, &report).into(),
+                ));
             }
             if let Some(called) = self.ended.take() {
-                return Some(Outgoing::Answer(self.answer(called)));
+                return Some(OutgoingMessage::Answer(self.answer(called)));
             }
             let called = self.called.as_mut()?;
             tokio::select! {
                 biased;
-                () = wait(self.turn.as_deref().map(Turn::cancelled)) => {
+                () = wait(self.turn.as_deref().map(ActiveRequest::cancelled)) => {
                     self.called = None;
                     // The client waits for an answer if the session was closed, but not if it
                     // cancelled the request.
-                    let ended = self.turn.as_deref().is_some_and(Turn::is_over);
-                    return ended.then(|| Outgoing::Answer(self.lost("the session is over")));
+                    let ended = self.turn.as_deref().is_some_and(ActiveRequest::is_over);
+                    return ended.then(|| OutgoingMessage::Answer(self.lost("the session is over")));
                 }
                 () = self.closing.cancelled() => {
                     self.called = None;
-                    return Some(Outgoing::Answer(self.lost("the server is shutting down")));
+                    return Some(OutgoingMessage::Answer(self.lost("the server is shutting down")));
                 }
                 () = wait(self.progress.as_ref().map(|(_, queue)| queue.news())) => {}
                 // Queued reports are still sent first, in the next iterations.

@@ -83,9 +83,9 @@ pub(super) fn forget(input: &mut CallerInput) {
     }
     let round = input.state.as_deref().and_then(|state| state.strip_prefix(STATE));
     let Some(round) = round else { return };
-    type Kept = (Option<Map<String, Value>>, Option<String>);
+    type EarlierRound = (Option<Map<String, Value>>, Option<String>);
     // A state without the form of this server's prompts belongs to the tool.
-    let Ok((responses, state)) = serde_json::from_str::<Kept>(round) else { return };
+    let Ok((responses, state)) = serde_json::from_str::<EarlierRound>(round) else { return };
     input.state = state;
     input.responses = match (input.responses.take(), responses) {
         (Some(newer), Some(mut kept)) => {

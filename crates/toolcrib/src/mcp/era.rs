@@ -34,7 +34,7 @@ pub(super) enum VersionHeader<'h> {
 
 /// The revision of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Detected {
+pub(super) struct DetectedEra {
     pub(super) era: Era,
     /// Whether the header names another revision than the body.
     pub(super) is_mixed: bool,
@@ -43,7 +43,7 @@ pub(super) struct Detected {
 pub(super) fn detect(
     request: &Request,
     header: VersionHeader<'_>,
-) -> Result<Detected, InvalidMessage> {
+) -> Result<DetectedEra, InvalidMessage> {
     decide(request, header).map_err(|error| InvalidMessage { id: Some(request.id.clone()), error })
 }
 
@@ -83,12 +83,12 @@ pub(super) fn capabilities(params: &Map<String, Value>) -> Option<&Map<String, V
     meta(params)?.get(CLIENT_CAPABILITIES)?.as_object()
 }
 
-fn decide(request: &Request, header: VersionHeader<'_>) -> Result<Detected, RpcError> {
+fn decide(request: &Request, header: VersionHeader<'_>) -> Result<DetectedEra, RpcError> {
     let said = match header {
         VersionHeader::Never => None,
         VersionHeader::Http { value, .. } => value,
     };
-    let plain = |era| Ok(Detected { era, is_mixed: false });
+    let plain = |era| Ok(DetectedEra { era, is_mixed: false });
     let Some(version) = meta(&request.params).and_then(|meta| meta.get(PROTOCOL_VERSION)) else {
         // A handshake negotiates the version, so no header can contradict it.
         if request.method == method::INITIALIZE {
@@ -121,10 +121,10 @@ fn decide(request: &Request, header: VersionHeader<'_>) -> Result<Detected, RpcE
         return Err(RpcError::unsupported_version(version, SERVED));
     }
     if version != MODERN {
-        return Ok(Detected { era: Era::Legacy, is_mixed });
+        return Ok(DetectedEra { era: Era::Legacy, is_mixed });
     }
     match meta(&request.params).and_then(|meta| meta.get(CLIENT_CAPABILITIES)) {
-        Some(Value::Object(_)) => Ok(Detected { era: Era::Modern, is_mixed }),
+        Some(Value::Object(_)) => Ok(DetectedEra { era: Era::Modern, is_mixed }),
         Some(_) | None => Err(RpcError::invalid_params(NO_CAPABILITIES)),
     }
 }

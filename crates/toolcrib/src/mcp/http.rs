@@ -34,19 +34,19 @@ use self::{
     headers::AcceptedTypes,
     reply::{fail, invalid, no_session, not_allowed, unavailable},
     sessions::NamedSession,
-    stream::First,
+    stream::StreamStart,
 };
 use super::{
     call::{CallAnswer, RunningCall, SURFACE, ToolCall},
-    era::{self, Detected, VersionHeader},
+    era::{self, DetectedEra, VersionHeader},
     error,
     host::{Client, Host, RequestContext},
     method::{self, Step},
     observe,
-    outgoing::Outgoing,
+    outgoing::OutgoingMessage,
     param_headers,
     protocol::{self, InvalidMessage, Message, Notification},
-    session::{Handshake, Hold},
+    session::{Handshake, SessionHold},
 };
 use crate::{
     middleware::{
@@ -183,7 +183,7 @@ async fn answer(
     };
     let strict = host.config.strict_headers;
     let detected = era::detect(&request, VersionHeader::Http { value: version, strict })?;
-    let Detected { era, is_mixed } = detected;
+    let DetectedEra { era, is_mixed } = detected;
     if is_mixed {
         let client = era::client_name(&request.params).unwrap_or_default();
         if host.gateway.metrics().mixed_versions(client) {
@@ -233,7 +233,7 @@ async fn answer(
     };
     let context = RequestContext {
         client,
-        session: hold.as_ref().map(Hold::session),
+        session: hold.as_ref().map(SessionHold::session),
         notifies_changes: opened.is_some(),
         reads_structured: match &hold {
             _ if era == Era::Modern => true,
@@ -245,7 +245,7 @@ async fn answer(
         Ok(Step::Answer(body)) => {
             let response = match readable {
                 AcceptedTypes::Events => {
-                    stream::respond(futures_util::stream::empty(), First::Message(body))
+                    stream::respond(futures_util::stream::empty(), StreamStart::Message(body))
                 }
                 _ => respond::json_bytes(StatusCode::OK, body),
             };
@@ -261,8 +261,8 @@ async fn answer(
             Ok(run(call, readable).await)
         }
         Ok(Step::Listen(listen)) => {
-            let messages = listen.messages(stop).map(Outgoing::into_bytes);
-            Ok(stream::respond(messages, First::Comment))
+            let messages = listen.messages(stop).map(OutgoingMessage::into_bytes);
+            Ok(stream::respond(messages, StreamStart::Comment))
         }
         Err(error) => Ok(fail(error::status(&error, era), id.as_ref(), &error)),
     }
@@ -306,28 +306,31 @@ fn check_params(headers: &HeaderMap, call: &mut ToolCall, required: bool) -> Res
 /// owns it.
 async fn run(call: Box<ToolCall>, readable: AcceptedTypes) -> Response {
     if readable == AcceptedTypes::Events {
-        return events(call.run(), First::Comment);
+        return events(call.run(), StreamStart::Comment);
     }
     if readable == AcceptedTypes::Json {
         let mut running = call.without_progress().run();
         return match running.next().await {
-            Some(Outgoing::Answer(answer)) => whole(answer),
-            Some(Outgoing::Notification(_)) => Refusal::Internal.into_response(),
+            Some(OutgoingMessage::Answer(answer)) => whole(answer),
+            Some(OutgoingMessage::Notification(_)) => Refusal::Internal.into_response(),
             None => StatusCode::ACCEPTED.into_response(),
         };
     }
     let mut running = call.run();
     match tokio::time::timeout(PATIENCE, running.next()).await {
-        Ok(Some(Outgoing::Answer(answer))) => whole(answer),
-        Ok(Some(Outgoing::Notification(first))) => events(running, First::Message(first)),
+        Ok(Some(OutgoingMessage::Answer(answer))) => whole(answer),
+        Ok(Some(OutgoingMessage::Notification(first))) => {
+            events(running, StreamStart::Message(first))
+        }
         // Cancelled by a notification, so no response is expected.
         Ok(None) => StatusCode::ACCEPTED.into_response(),
-        Err(_elapsed) => events(running, First::Comment),
+        Err(_elapsed) => events(running, StreamStart::Comment),
     }
 }
 
-fn events(running: RunningCall, first: First) -> Response {
-    let bytes = |message: Outgoing<CallAnswer>| message.map(|answer| answer.bytes).into_bytes();
+fn events(running: RunningCall, first: StreamStart) -> Response {
+    let bytes =
+        |message: OutgoingMessage<CallAnswer>| message.map(|answer| answer.bytes).into_bytes();
     stream::respond(running.messages().map(bytes), first)
 }
 

@@ -18,12 +18,12 @@ use super::{
     error,
     format::server_info,
     host::RequestContext,
-    outgoing::Outgoing,
+    outgoing::OutgoingMessage,
     protocol::{Id, Request},
 };
 
 /// An open subscription.
-pub(super) struct Listen {
+pub(super) struct Subscription {
     id: Id,
     /// Whether the client wants changes of the list of tools, the only supported notifications.
     tools: bool,
@@ -39,7 +39,7 @@ enum Phase {
     Over,
 }
 
-impl Listen {
+impl Subscription {
     /// Parses the parameters of a `subscriptions/listen`.
     pub(super) fn read(context: RequestContext<'_>, request: Request) -> Result<Self, RpcError> {
         let Request { id, params, .. } = request;
@@ -65,7 +65,7 @@ impl Listen {
     pub(super) fn messages(
         self,
         stop: CancellationToken,
-    ) -> impl Stream<Item = Outgoing<Bytes>> + Send + 'static {
+    ) -> impl Stream<Item = OutgoingMessage<Bytes>> + Send + 'static {
         stream::unfold((self, stop), async |(mut listen, stop)| {
             Some((listen.next(&stop).await?, (listen, stop)))
         })
@@ -73,11 +73,11 @@ impl Listen {
 
     /// The next message; `None` after the response. Cancel safe: dropping the future loses no
     /// message.
-    async fn next(&mut self, stop: &CancellationToken) -> Option<Outgoing<Bytes>> {
+    async fn next(&mut self, stop: &CancellationToken) -> Option<OutgoingMessage<Bytes>> {
         match self.phase {
             Phase::Accepted => {
                 self.phase = Phase::Listening;
-                return Some(Outgoing::Notification(self.acknowledged()));
+                return Some(OutgoingMessage::Notification(self.acknowledged()));
             }
             Phase::Listening => {}
             Phase::Over => return None,
@@ -87,14 +87,14 @@ impl Listen {
                 () = stop.cancelled() => WatchEnd::Closing,
                 changed = self.watch.changed() => match changed {
                     Ok(()) if self.tools => {
-                        return Some(Outgoing::Notification(self.notification(method::TOOLS_CHANGED, "")));
+                        return Some(OutgoingMessage::Notification(self.notification(method::TOOLS_CHANGED, "")));
                     }
                     Ok(()) => continue,
                     Err(ended) => ended,
                 },
             };
             self.phase = Phase::Over;
-            return Some(Outgoing::Answer(match ended {
+            return Some(OutgoingMessage::Answer(match ended {
                 WatchEnd::Closing => self.complete(),
                 WatchEnd::Refused => {
                     answer::error(Some(&self.id), &error::unauthenticated()).into()

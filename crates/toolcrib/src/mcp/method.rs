@@ -15,7 +15,7 @@ use super::{
     era, error,
     format::server_info,
     host::{Client, RequestContext},
-    listen::Listen,
+    listen::Subscription,
     meta::{self, MetaToolOutcome},
     observe, pages,
     protocol::Request,
@@ -28,7 +28,7 @@ pub(super) enum Step {
     /// Run a tool first.
     Call(Box<ToolCall>),
     /// Stream notifications of changes.
-    Listen(Box<Listen>),
+    Listen(Box<Subscription>),
 }
 
 /// Instructions for people who inspect the server and for models that use it.
@@ -63,7 +63,7 @@ pub(super) fn start(
             page.result
         }
         (Era::Modern, LISTEN) => {
-            return Listen::read(context, request).map(Box::new).map(Step::Listen);
+            return Subscription::read(context, request).map(Box::new).map(Step::Listen);
         }
         (Era::Legacy, INITIALIZE) => {
             Bytes::from(initialize(&request.params, notifies_changes, &instructions(client)))

@@ -3,24 +3,24 @@
 use bytes::Bytes;
 
 /// A message to the client.
-pub(super) enum Outgoing<A> {
+pub(super) enum OutgoingMessage<A> {
     /// A notification; more follows.
     Notification(Bytes),
     /// The response; the last message.
     Answer(A),
 }
 
-impl<A> Outgoing<A> {
+impl<A> OutgoingMessage<A> {
     /// Converts the response.
-    pub(super) fn map<B>(self, convert: impl FnOnce(A) -> B) -> Outgoing<B> {
+    pub(super) fn map<B>(self, convert: impl FnOnce(A) -> B) -> OutgoingMessage<B> {
         match self {
-            Self::Notification(bytes) => Outgoing::Notification(bytes),
-            Self::Answer(answer) => Outgoing::Answer(convert(answer)),
+            Self::Notification(bytes) => OutgoingMessage::Notification(bytes),
+            Self::Answer(answer) => OutgoingMessage::Answer(convert(answer)),
         }
     }
 }
 
-impl Outgoing<Bytes> {
+impl OutgoingMessage<Bytes> {
     pub(super) fn into_bytes(self) -> Bytes {
         let (Self::Notification(bytes) | Self::Answer(bytes)) = self;
         bytes

@@ -9,18 +9,18 @@ use toolcrib_core::{
 };
 use toolcrib_mcp::{
     header::PARAM_PREFIX,
-    param_header::{self, Broken, ParamHeader},
+    param_header::{self, AnnotationError, ParamHeader},
 };
 
 /// Longest accepted header name after `Mcp-Param-`.
 const MAX_NAME: usize = 128;
 
 /// Reads which arguments clients of a tool with `schema` repeat.
-pub(super) fn read(schema: &SchemaObject) -> Result<Vec<ParamHeader>, Broken> {
+pub(super) fn read(schema: &SchemaObject) -> Result<Vec<ParamHeader>, AnnotationError> {
     let found = param_header::read(schema)?;
     match found.iter().all(|param| param.header.len() <= PARAM_PREFIX.len() + MAX_NAME) {
         true => Ok(found),
-        false => Err(Broken::Name),
+        false => Err(AnnotationError::Name),
     }
 }
 
@@ -59,6 +59,6 @@ mod tests {
             json!({ "properties": { "a": property } }).as_object().unwrap().clone()
         };
         assert_eq!(read(&annotated(MAX_NAME)).unwrap().len(), 1);
-        assert_eq!(read(&annotated(MAX_NAME + 1)), Err(Broken::Name));
+        assert_eq!(read(&annotated(MAX_NAME + 1)), Err(AnnotationError::Name));
     }
 }

@@ -7,7 +7,7 @@ use toolcrib_core::json;
 use toolcrib_mcp::{
     message::RpcError,
     method::CANCELLED,
-    scan::{IdScan, Scanned},
+    scan::{IdScan, MessageScan},
 };
 
 /// A message from a peer.
@@ -94,7 +94,7 @@ impl Id {
     }
 
     /// The id of a message that could not be parsed.
-    pub(super) fn scanned(scanned: &Scanned) -> Option<Self> {
+    pub(super) fn scanned(scanned: &MessageScan) -> Option<Self> {
         Self::echoed(&serde_json::from_str(scanned.id.as_deref()?).ok()?)
     }
 }

@@ -90,11 +90,11 @@ struct State {
 }
 
 /// Keeps a session alive.
-pub(super) struct Hold(Arc<Session>);
+pub(super) struct SessionHold(Arc<Session>);
 
 /// One request that runs in a session.
-pub(super) struct Turn {
-    hold: Hold,
+pub(super) struct ActiveRequest {
+    hold: SessionHold,
     id: Id,
     serial: u64,
     cancelled: CancellationToken,
@@ -102,7 +102,7 @@ pub(super) struct Turn {
 
 /// The standalone stream of a session, until another replaces it.
 pub(super) struct Stream {
-    _hold: Hold,
+    _hold: SessionHold,
     /// Cancelled when the stream must end.
     pub(super) over: CancellationToken,
 }
@@ -170,7 +170,7 @@ impl Session {
     }
 
     /// Keeps the session for one request, because the table has no room for it.
-    fn hold_without_room(self: &Arc<Self>) -> Hold {
+    fn hold_without_room(self: &Arc<Self>) -> SessionHold {
         self.state.lock().has_room = false;
         self.hold()
     }
@@ -181,13 +181,13 @@ impl Session {
     }
 
     /// Keeps the session alive until the hold is dropped.
-    pub(super) fn hold(self: &Arc<Self>) -> Hold {
+    pub(super) fn hold(self: &Arc<Self>) -> SessionHold {
         self.state.lock().holds += 1;
-        Hold(Arc::clone(self))
+        SessionHold(Arc::clone(self))
     }
 
     /// Registers a running request with the client's `id`.
-    pub(super) fn begin(self: &Arc<Self>, id: Id) -> Turn {
+    pub(super) fn begin(self: &Arc<Self>, id: Id) -> ActiveRequest {
         let hold = self.hold();
         let cancelled = self.ended.child_token();
         let mut state = self.state.lock();
@@ -196,7 +196,7 @@ impl Session {
         // If two requests share an id, the later one can be cancelled.
         state.running.insert(id.clone(), (serial, cancelled.clone()));
         drop(state);
-        Turn { hold, id, serial, cancelled }
+        ActiveRequest { hold, id, serial, cancelled }
     }
 
     /// Cancels the request `id`, on whichever server it runs.
@@ -259,15 +259,15 @@ impl Session {
     }
 }
 
-// === impl Hold ===
+// === impl SessionHold ===
 
-impl Hold {
+impl SessionHold {
     pub(super) fn session(&self) -> &Arc<Session> {
         &self.0
     }
 }
 
-impl Drop for Hold {
+impl Drop for SessionHold {
     fn drop(&mut self) {
         let now = self.0.gateway.clock().monotonic_nanos();
         let mut state = self.0.state.lock();
@@ -276,9 +276,9 @@ impl Drop for Hold {
     }
 }
 
-// === impl Turn ===
+// === impl ActiveRequest ===
 
-impl Turn {
+impl ActiveRequest {
     /// Runs a call in the session.
     pub(super) async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> CallReport {
         self.hold.0.call(principal, request).await
@@ -294,7 +294,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         let mut state = self.hold.0.state.lock();
         if state.running.get(&self.id).is_some_and(|(serial, _)| *serial == self.serial) {

@@ -39,10 +39,10 @@ use super::{
     era::{self, VersionHeader},
     error,
     host::{Client, Host, RequestContext},
-    listen::Listen,
+    listen::Subscription,
     method::{self, Step},
     observe,
-    outgoing::Outgoing,
+    outgoing::OutgoingMessage,
     protocol::{self, Id, InvalidMessage, Message, Notification, Request},
     session::{Handshake, Session},
 };
@@ -104,8 +104,8 @@ pub async fn serve_stdio_within(
 struct Peer {
     client: Client,
     outbox: Outbox,
-    streams: SelectAll<BoxStream<'static, Outgoing<(Id, Bytes)>>>,
-    running: HashMap<Id, Running>,
+    streams: SelectAll<BoxStream<'static, OutgoingMessage<(Id, Bytes)>>>,
+    running: HashMap<Id, RunningRequest>,
     /// Counts the bytes of the requests in `running`.
     held: ByteBudget,
     session: Option<StdioSession>,
@@ -114,7 +114,7 @@ struct Peer {
 }
 
 /// A running request.
-struct Running {
+struct RunningRequest {
     handle: AbortHandle,
     _held: Reservation,
 }
@@ -131,10 +131,10 @@ struct StdioSession {
 struct Outbox(mpsc::Sender<Bytes>);
 
 /// The first step of a request; a call belongs to its request.
-enum Started {
+enum RequestStart {
     Answer(Bytes),
     Call(Box<RunningCall>),
-    Listen(Box<Listen>),
+    Listen(Box<Subscription>),
 }
 
 /// Fails when the output is closed.
@@ -261,19 +261,19 @@ impl Peer {
         let started = task.run(|| {
             observe::pipe(SURFACE);
             Ok::<_, RpcError>(match method::start(context, era, request)? {
-                Step::Answer(message) => Started::Answer(message),
-                Step::Call(call) => Started::Call(Box::new(call.run())),
-                Step::Listen(listen) => Started::Listen(listen),
+                Step::Answer(message) => RequestStart::Answer(message),
+                Step::Call(call) => RequestStart::Call(Box::new(call.run())),
+                Step::Listen(listen) => RequestStart::Listen(listen),
             })
         });
         match started {
-            Ok(Started::Answer(message)) => self.outbox.send(message).await,
-            Ok(Started::Call(running)) => {
+            Ok(RequestStart::Answer(message)) => self.outbox.send(message).await,
+            Ok(RequestStart::Call(running)) => {
                 let messages = running.messages();
                 self.run(id, bytes, messages.map(|message| message.map(|answer| answer.bytes)));
                 Ok(())
             }
-            Ok(Started::Listen(listen)) => {
+            Ok(RequestStart::Listen(listen)) => {
                 self.run(id, bytes, listen.messages(self.stop.clone()));
                 Ok(())
             }
@@ -285,7 +285,7 @@ impl Peer {
         &mut self,
         id: Id,
         bytes: usize,
-        messages: impl Stream<Item = Outgoing<Bytes>> + Send + 'static,
+        messages: impl Stream<Item = OutgoingMessage<Bytes>> + Send + 'static,
     ) {
         let (handle, registration) = AbortHandle::new_pair();
         let answered = id.clone();
@@ -293,7 +293,7 @@ impl Peer {
         self.streams.push(Abortable::new(messages, registration).boxed());
         let mut held = self.held.reservation();
         held.add(bytes);
-        self.running.insert(id, Running { handle, _held: held });
+        self.running.insert(id, RunningRequest { handle, _held: held });
     }
 
     /// Opens a session, replacing the previous one.
@@ -319,14 +319,14 @@ impl Peer {
             let known = Arc::clone(&opened.session.known);
             let watch = ListWatch::new(&self.client, Era::Legacy, known);
             let changes = watch.notifications(opened.session.over(), self.stop.clone());
-            self.streams.push(changes.map(Outgoing::Notification).boxed());
+            self.streams.push(changes.map(OutgoingMessage::Notification).boxed());
         }
     }
 
-    async fn pass_on(&mut self, message: Outgoing<(Id, Bytes)>) -> SendResult {
+    async fn pass_on(&mut self, message: OutgoingMessage<(Id, Bytes)>) -> SendResult {
         match message {
-            Outgoing::Notification(message) => self.outbox.send(message).await,
-            Outgoing::Answer((id, message)) => {
+            OutgoingMessage::Notification(message) => self.outbox.send(message).await,
+            OutgoingMessage::Answer((id, message)) => {
                 self.running.remove(&id);
                 self.outbox.send(message).await
             }

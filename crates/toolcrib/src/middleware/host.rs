@@ -12,7 +12,7 @@ use super::{
     challenge::Challenge,
     memory::Memory,
     mount::{Credentials, Hosts},
-    observe::Observed,
+    observe::ObservedRequest,
     origin,
     refusal::Refusal,
 };
@@ -65,8 +65,8 @@ impl HttpHost {
         request: &Request,
         id: &HeaderValue,
         surface: Surface,
-    ) -> Observed {
-        Observed::begin(&self.tracer, self.logs_access, request, id, surface)
+    ) -> ObservedRequest {
+        ObservedRequest::begin(&self.tracer, self.logs_access, request, id, surface)
     }
 
     /// Authenticates the sender of `headers` to a mount that requires `auth`.

@@ -31,15 +31,15 @@ use toolcrib_gateway::{
 use super::authenticate::Caller;
 
 /// A request, until its response has been sent.
-pub(super) struct Observed {
+pub(super) struct ObservedRequest {
     task: TaskContext,
     method: &'static str,
     /// Waits for the end of the response; `None` if the request is not observed.
-    seen: Option<Seen>,
+    seen: Option<RequestObservation>,
 }
 
 /// An observed request. Dropping it closes its span and writes its line.
-struct Seen {
+struct RequestObservation {
     span: Option<Arc<RequestSpan>>,
     access: Option<AccessLine>,
 }
@@ -66,7 +66,7 @@ pub(super) struct Route(MatchedPath);
 /// A body whose end completes its observation.
 struct ObservedBody {
     body: Body,
-    seen: Seen,
+    seen: RequestObservation,
 }
 
 /// Adds the template of its route to a response.
@@ -125,9 +125,9 @@ fn error_type(status: StatusCode) -> Option<&'static str> {
     }
 }
 
-// === impl Observed ===
+// === impl ObservedRequest ===
 
-impl Observed {
+impl ObservedRequest {
     /// Starts the observation of `request` on `surface`.
     pub(super) fn begin(
         tracer: &Tracer,
@@ -159,7 +159,7 @@ impl Observed {
             bytes: 0,
         });
         let is_seen = span.is_some() || access.is_some();
-        Self { task, method, seen: is_seen.then_some(Seen { span, access }) }
+        Self { task, method, seen: is_seen.then_some(RequestObservation { span, access }) }
     }
 
     /// Runs `work`, which answers the request.

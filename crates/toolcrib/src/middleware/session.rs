@@ -25,7 +25,7 @@ pub(crate) struct Site {
 }
 
 /// A session as a request presents it.
-pub(super) struct Presented<'h> {
+pub(super) struct PresentedCookies<'h> {
     site: Site,
     /// Pages of other ports of the host can plant cookies with the same name, so that any of them may be
     /// the right one. The header decides which.
@@ -45,13 +45,13 @@ pub(super) fn presented<'h>(
     server: &ServerConfig,
     uri: &Uri,
     headers: &'h HeaderMap,
-) -> Result<Presented<'h>, AuthError> {
+) -> Result<PresentedCookies<'h>, AuthError> {
     let page = one(headers, &HEADER)?.ok_or(AuthError::Invalid)?;
     for site in Site::all(server, uri, headers) {
         let cookies = site.cookies_in(headers);
         if !cookies.is_empty() {
             site.check_page(headers)?;
-            return Ok(Presented { site, cookies, page });
+            return Ok(PresentedCookies { site, cookies, page });
         }
     }
     Err(AuthError::Invalid)
@@ -67,9 +67,9 @@ fn one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>,
     }
 }
 
-// === impl Presented ===
+// === impl PresentedCookies ===
 
-impl Presented<'_> {
+impl PresentedCookies<'_> {
     /// Both halves with their origin, for each cookie with which they can be valid.
     pub(super) fn candidates(&self) -> impl Iterator<Item = PresentedSession<'_>> {
         let Self { site, cookies, page } = self;

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     middleware::{Caller, Refusal, Segment},
     state::AppState,
-    visible_runs::{self, Sight},
+    visible_runs::{self, RunVisibility},
 };
 
 /// The caller of a route, with the gateway.
@@ -59,7 +59,7 @@ impl Context {
         // A run without a workflow has no state.
         let workflow = self.workflow(run.clone(), RouteScope::AuditRead).await?;
         let has_ended = workflow.is_some_and(|record| record.state != RunState::Running);
-        let scope = (sight == Sight::Scope).then_some(RouteScope::AuditRead);
+        let scope = (sight == RunVisibility::Scope).then_some(RouteScope::AuditRead);
         Ok(FollowedRun { id: run, scope, has_ended })
     }
 

@@ -38,7 +38,7 @@ static COMPACT: ListFormat = ListFormat {
 
 /// A descriptor of v1 with the hints.
 #[derive(Serialize)]
-struct Annotated<'a> {
+struct AnnotatedDescriptor<'a> {
     #[serde(flatten)]
     tool: &'a ToolDescriptor,
     annotations: ToolHints,
@@ -46,7 +46,7 @@ struct Annotated<'a> {
 
 fn descriptor(entry: &Entry, out: &mut Vec<u8>) {
     let tool = &entry.tool;
-    respond::write(entry, &Annotated { tool, annotations: ToolHints::of(tool) }, out);
+    respond::write(entry, &AnnotatedDescriptor { tool, annotations: ToolHints::of(tool) }, out);
 }
 
 /// Lists the tools that the caller may use, sorted by `toolId`.

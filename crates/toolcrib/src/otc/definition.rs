@@ -39,7 +39,7 @@ pub(super) struct Definition<'a, I> {
 
 /// The input schema in Open Tool Calling.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Nested {
+pub(super) struct NestedSchema {
     /// JSON Schema without references; every parameter has a description.
     #[schema(value_type = Object)]
     parameters: Value,
@@ -48,7 +48,7 @@ pub(super) struct Nested {
 /// The input schema in OXP: JSON Schema without references; every parameter has a description.
 #[derive(Serialize, ToSchema)]
 #[schema(value_type = Object)]
-pub(super) struct Flat(Value);
+pub(super) struct FlatSchema(Value);
 
 /// The requirements of a tool. The members of the protocol (`authorization`, `secrets`, `user_id`)
 /// list what a client must send in `context`. They do not apply, because this server checks the
@@ -96,12 +96,12 @@ fn list(marker: Marker, array: &str, item: fn(&Entry, &mut Vec<u8>)) -> ListForm
 
 /// Writes a tool in the shape of Open Tool Calling.
 fn nested(entry: &Entry, out: &mut Vec<u8>) {
-    write(entry, out, Nested { parameters: parameters(&entry.tool) });
+    write(entry, out, NestedSchema { parameters: parameters(&entry.tool) });
 }
 
 /// Writes a tool in the shape of OXP.
 fn flat(entry: &Entry, out: &mut Vec<u8>) {
-    write(entry, out, Flat(parameters(&entry.tool)));
+    write(entry, out, FlatSchema(parameters(&entry.tool)));
 }
 
 fn parameters(tool: &ToolDescriptor) -> Value {

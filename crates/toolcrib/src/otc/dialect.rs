@@ -52,7 +52,7 @@ enum Family {
 
 /// The reason why a version is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unsupported {
+pub(super) enum UnsupportedVersion {
     /// `$schema` is not a string.
     #[error("`$schema` must be a string, for example \"otc://1.0\"")]
     NotAString,
@@ -92,11 +92,11 @@ impl Dialect {
 
     /// Selects the marker of the response to `message`. A message without `$schema` means the
     /// newest version, and gets the marker of the mount.
-    pub(super) fn answer_to(self, message: &Value) -> Result<Marker, Unsupported> {
+    pub(super) fn answer_to(self, message: &Value) -> Result<Marker, UnsupportedVersion> {
         let text = match message.get("$schema") {
             None => return Ok(self.marker()),
             Some(Value::String(text)) => text,
-            Some(_) => return Err(Unsupported::NotAString),
+            Some(_) => return Err(UnsupportedVersion::NotAString),
         };
         match version(text) {
             Some((family, 1, 0)) => Ok(match family {
@@ -104,17 +104,17 @@ impl Dialect {
                 Family::Oxp => Marker::Oxp,
                 Family::Document => Marker::document(text),
             }),
-            Some(_) | None => Err(Unsupported::Schema),
+            Some(_) | None => Err(UnsupportedVersion::Schema),
         }
     }
 }
 
 /// Rejects a request whose header names another version.
-pub(super) fn check_header(headers: &HeaderMap) -> Result<(), Unsupported> {
+pub(super) fn check_header(headers: &HeaderMap) -> Result<(), UnsupportedVersion> {
     let known = |value: &HeaderValue| matches!(value.as_bytes().trim_ascii(), b"1.0" | b"1.0.0");
     match headers.get_all(OXP_VERSION).iter().all(known) {
         true => Ok(()),
-        false => Err(Unsupported::Header),
+        false => Err(UnsupportedVersion::Header),
     }
 }
 
@@ -218,12 +218,12 @@ mod tests {
     #[test]
     fn other_versions_are_refused() {
         for (bad, error) in [
-            (json!("otc://9.9"), Unsupported::Schema),
-            (json!("otc://1.1"), Unsupported::Schema),
-            (json!("urn:oxp:2.0"), Unsupported::Schema),
-            (json!("https://x/http/2.0/openapi.json"), Unsupported::Schema),
-            (json!(1), Unsupported::NotAString),
-            (json!(null), Unsupported::NotAString),
+            (json!("otc://9.9"), UnsupportedVersion::Schema),
+            (json!("otc://1.1"), UnsupportedVersion::Schema),
+            (json!("urn:oxp:2.0"), UnsupportedVersion::Schema),
+            (json!("https://x/http/2.0/openapi.json"), UnsupportedVersion::Schema),
+            (json!(1), UnsupportedVersion::NotAString),
+            (json!(null), UnsupportedVersion::NotAString),
         ] {
             assert_eq!(Dialect::Otc.answer_to(&json!({ "$schema": bad })), Err(error), "{bad}");
         }
@@ -238,7 +238,7 @@ mod tests {
             assert_eq!(header(good), Ok(()), "{good:?}");
         }
         for bad in [&["9.0"][..], &["1"], &[""], &["1.0", "2.0"], &["1.0, 2.0"]] {
-            assert_eq!(header(bad), Err(Unsupported::Header), "{bad:?}");
+            assert_eq!(header(bad), Err(UnsupportedVersion::Header), "{bad:?}");
         }
     }
 }

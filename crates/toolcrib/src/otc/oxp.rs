@@ -94,7 +94,7 @@ async fn oxp_call(
     }
 }
 
-fn unsupported(problem: dialect::Unsupported) -> Response {
+fn unsupported(problem: dialect::UnsupportedVersion) -> Response {
     versioned(error::bad_request(Dialect::Oxp.marker(), problem.to_string()))
 }
 

@@ -77,13 +77,13 @@ pub(super) fn suited<'a>(
 }
 
 /// Bytes that were compressed when the program was built.
-pub(crate) struct Compressed {
+pub(crate) struct CompressedBytes {
     pub(crate) plain: &'static [u8],
     pub(crate) brotli: &'static [u8],
     pub(crate) gzip: &'static [u8],
 }
 
-impl Compressed {
+impl CompressedBytes {
     /// Converts them to a body with known forms.
     pub(crate) fn body(&self) -> Body {
         let body = Body::new(Bytes::from_static(self.plain));

@@ -70,7 +70,7 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// The time limits of a peer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct PeerTimeouts {
     /// Until its next request, when it has not authenticated.
     pub(super) unauthenticated: Duration,
     /// Until it reads the next piece of a response.
@@ -171,7 +171,7 @@ impl Connection {
 
     /// The time at which the connection must be closed if its state does not change; `None` while
     /// it may stay.
-    pub(super) fn expires(&self, patience: Patience) -> Option<Instant> {
+    pub(super) fn expires(&self, patience: PeerTimeouts) -> Option<Instant> {
         let activity = *self.activity.lock();
         let limit = match activity {
             Activity { working: 1.., .. } => return None,
@@ -339,8 +339,10 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_turn_of_the_peer_is_limited() {
-        let patience =
-            Patience { unauthenticated: Duration::from_secs(1), reading: Duration::from_secs(2) };
+        let patience = PeerTimeouts {
+            unauthenticated: Duration::from_secs(1),
+            reading: Duration::from_secs(2),
+        };
         let connection = Arc::new(Connection::new(|| {}));
         assert!(connection.expires(patience).is_some(), "no request");
         let now = Instant::now();

@@ -145,7 +145,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(20);
 
     /// A listener that completes handshakes and keeps the connections.
-    struct Listening {
+    struct TestListener {
         address: std::net::SocketAddr,
         authority: Authority,
         failures: Arc<[AtomicUsize; HandshakeFailure::ALL.len()]>,
@@ -153,7 +153,7 @@ mod tests {
         _task: JoinHandle<()>,
     }
 
-    impl Listening {
+    impl TestListener {
         async fn start(limits: HandshakeLimits) -> Self {
             Self::start_with(limits, false).await
         }
@@ -239,7 +239,7 @@ mod tests {
     #[tokio::test]
     async fn a_handshake_that_does_not_end_is_closed() {
         let limits = HandshakeLimits { time: Duration::from_millis(50), number: 8 };
-        let listening = Listening::start(limits).await;
+        let listening = TestListener::start(limits).await;
         for start in [&b""[..], HALF_HELLO] {
             let mut stream = listening.send(start).await;
             rest(&mut stream).await;
@@ -250,7 +250,7 @@ mod tests {
     // I-27
     #[tokio::test]
     async fn slow_handshakes_keep_no_other_peer_out() {
-        let listening = Listening::start(HandshakeLimits { time: LONG * 10, number: 4 }).await;
+        let listening = TestListener::start(HandshakeLimits { time: LONG * 10, number: 4 }).await;
         let mut slow = Vec::new();
         for _ in 0..32 {
             slow.push(listening.send(HALF_HELLO).await);
@@ -264,7 +264,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_without_tls_is_answered_or_closed() {
-        let listening = Listening::start(HandshakeLimits { time: LONG, number: 4 }).await;
+        let listening = TestListener::start(HandshakeLimits { time: LONG, number: 4 }).await;
         let mut http = listening.send(b"GET /v1/tools HTTP/1.1\r\nhost: x\r\n\r\n").await;
         // The answer arrives before the server has waited for the rest of the request.
         let mut answer = vec![0; PLAIN_HTTP.len()];
@@ -283,7 +283,7 @@ mod tests {
     #[tokio::test]
     async fn a_peer_without_a_certificate_reads_why_although_it_goes_on_sending() {
         let limits = HandshakeLimits { time: LONG, number: 4 };
-        let listening = Listening::start_with(limits, true).await;
+        let listening = TestListener::start_with(limits, true).await;
         let mut stream = listening.connect().await;
         // A client that is still sending its request reads the alert later.
         for _ in 0..10 {

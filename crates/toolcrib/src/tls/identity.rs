@@ -57,7 +57,7 @@ pub struct TlsError {
 }
 
 /// A file with the key of `[server] tls` that names it.
-struct Named<'a> {
+struct ConfiguredFile<'a> {
     key: &'static str,
     file: &'a Path,
 }
@@ -92,8 +92,8 @@ impl fmt::Debug for TlsIdentity {
 }
 
 fn load(config: &TlsConfig, now: DateTime<Utc>) -> Result<TlsIdentity, TlsError> {
-    let cert = Named { key: "cert", file: &config.cert };
-    let key = Named { key: "key", file: &config.key };
+    let cert = ConfiguredFile { key: "cert", file: &config.cert };
+    let key = ConfiguredFile { key: "key", file: &config.key };
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut warnings = Vec::new();
 
@@ -104,7 +104,7 @@ fn load(config: &TlsConfig, now: DateTime<Utc>) -> Result<TlsIdentity, TlsError>
     let identity = identity.map_err(|error| mismatch(&error, &cert, &key))?;
 
     let clients = config.client_ca.as_deref();
-    let clients = clients.map(|file| Named { key: "client_ca", file }.verifier(&provider));
+    let clients = clients.map(|file| ConfiguredFile { key: "client_ca", file }.verifier(&provider));
     let builder = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| cert.error(format!("TLS cannot be set up ({error})"), ""))?;
@@ -120,7 +120,7 @@ fn load(config: &TlsConfig, now: DateTime<Utc>) -> Result<TlsIdentity, TlsError>
 /// Reads the end of the validity of the first certificate, and warns if it is not valid now. If its
 /// dates are unreadable, its clients judge it.
 fn check_validity(
-    cert: &Named<'_>,
+    cert: &ConfiguredFile<'_>,
     chain: &[CertificateDer<'_>],
     now: DateTime<Utc>,
     warnings: &mut Vec<String>,
@@ -150,7 +150,7 @@ fn moment(time: Time) -> Option<DateTime<Utc>> {
 }
 
 /// Creates the error for a key and a certificate that cannot be used together.
-fn mismatch(error: &Error, cert: &Named<'_>, key: &Named<'_>) -> TlsError {
+fn mismatch(error: &Error, cert: &ConfiguredFile<'_>, key: &ConfiguredFile<'_>) -> TlsError {
     match error {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => key.error(
             format!("the private key does not match the certificate {}", cert.file.display()),
@@ -168,9 +168,9 @@ fn mismatch(error: &Error, cert: &Named<'_>, key: &Named<'_>) -> TlsError {
     }
 }
 
-// === impl Named ===
+// === impl ConfiguredFile ===
 
-impl Named<'_> {
+impl ConfiguredFile<'_> {
     fn error(&self, problem: impl Into<String>, hint: &'static str) -> TlsError {
         TlsError { key: self.key, file: self.file.to_owned(), problem: problem.into(), hint }
     }

@@ -19,7 +19,7 @@ use toolcrib::{
     },
 };
 use toolcrib_store::{MemoryStorage, Options, SqliteStore};
-use toolcrib_testkit::gateway::{Actor, Served};
+use toolcrib_testkit::gateway::{Actor, TestServer};
 
 use crate::support::column;
 
@@ -96,7 +96,7 @@ async fn native_tools_are_in_every_dialect_behind_the_same_gate() {
         .rule("t", limited)
         .unwrap();
     let gateway = Gateway::builder(Arc::new(store.clone())).tools(tools).start().await.unwrap();
-    let served = Served::start(gateway.router()).await;
+    let served = TestServer::start(gateway.router()).await;
     let right =
         served.bearer(&key(&gateway, &store, &["app:use", "audit:read", "sources:read"]).await);
     let poor = served.bearer(&key(&gateway, &store, &["other:use"]).await);
@@ -155,7 +155,7 @@ async fn native_tools_can_change() {
     let keys = Arc::clone(&storage.keys);
     let tools = NativeTools::new("app", provider, who).unwrap();
     let gateway = Gateway::builder(Arc::new(storage)).tools(tools).start().await.unwrap();
-    let served = Served::start(gateway.router()).await;
+    let served = TestServer::start(gateway.router()).await;
     let caller = served.bearer(&key(&gateway, &*keys, &["tools:app"]).await);
     let names = async || {
         let list = caller.get("/explorer/tools").await.json();
@@ -191,7 +191,7 @@ async fn two_sources_of_one_id_are_refused() {
 #[tokio::test]
 async fn the_example_works() {
     let (router, gateway, key) = example::program().await.unwrap();
-    let served = Served::start(router).await;
+    let served = TestServer::start(router).await;
     let nobody = served.anonymous();
     assert_eq!(nobody.get("/").await.text(), "the yard's own page");
     let page = nobody.get("/explorer-only").await.text();

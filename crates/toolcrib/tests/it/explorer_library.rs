@@ -16,7 +16,7 @@ use serde_json::json;
 use toolcrib::{
     Annotations, ExplorerConfig, Tool, ToolAnswer, ToolCall, ToolDefinition, ToolsProvider,
 };
-use toolcrib_testkit::gateway::Served;
+use toolcrib_testkit::gateway::TestServer;
 
 /// Fixture F: `echo` with a hint and a schema, `boom` without them.
 fn fixture_f() -> Vec<Arc<dyn Tool>> {
@@ -81,15 +81,15 @@ fn f(config: ExplorerConfig) -> Router {
     toolcrib::explorer("/explorer", fixture_f(), config)
 }
 
-async fn serve_f(config: ExplorerConfig) -> Served {
-    Served::start(f(config)).await
+async fn serve_f(config: ExplorerConfig) -> TestServer {
+    TestServer::start(f(config)).await
 }
 
 /// Any provider, at `/explorer`.
-async fn serve<P, Kind>(provider: P, config: ExplorerConfig) -> Served
+async fn serve<P, Kind>(provider: P, config: ExplorerConfig) -> TestServer
 where
     P: ToolsProvider<Kind>,
     Kind: 'static,
 {
-    Served::start(toolcrib::explorer("/explorer", provider, config)).await
+    TestServer::start(toolcrib::explorer("/explorer", provider, config)).await
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 use toolcrib_mcp::{
     code,
-    message::{self, Incoming, RpcError},
+    message::{self, IncomingMessage, RpcError},
     meta, method, param_header,
     revision::Era,
 };
@@ -26,13 +26,13 @@ const MAX_PAGES: usize = 1_000;
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Page {
-    tools: Vec<Listed>,
+    tools: Vec<BridgedTool>,
     next_cursor: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Listed {
+struct BridgedTool {
     name: String,
     #[serde(default)]
     input_schema: Map<String, Value>,
@@ -115,9 +115,9 @@ impl Link {
             let Ok(Answer::Document(_, body)) = self.send_stateless(&list).await else {
                 return None;
             };
-            let incoming: Incoming<'_> = serde_json::from_slice(&body).ok()?;
+            let incoming: IncomingMessage<'_> = serde_json::from_slice(&body).ok()?;
             let page: Page = serde_json::from_str(incoming.result?.get()).ok()?;
-            for Listed { name, input_schema } in page.tools {
+            for BridgedTool { name, input_schema } in page.tools {
                 if param_header::read(&input_schema).is_ok_and(|marks| !marks.is_empty()) {
                     marked.insert(name, input_schema);
                 }
@@ -172,7 +172,7 @@ impl Link {
             self.outbox.send(body.clone()).await;
             return Ok(());
         }
-        let incoming = serde_json::from_slice::<Incoming<'_>>(body).ok();
+        let incoming = serde_json::from_slice::<IncomingMessage<'_>>(body).ok();
         Err(match incoming.and_then(|incoming| incoming.error) {
             // A refusal before the server read the id.
             Some(error) => RpcError::read(error),
@@ -194,7 +194,7 @@ enum Kind {
 }
 
 fn kind(message: &[u8], id: &str) -> Kind {
-    let Ok(incoming) = serde_json::from_slice::<Incoming<'_>>(message) else {
+    let Ok(incoming) = serde_json::from_slice::<IncomingMessage<'_>>(message) else {
         return Kind::Foreign;
     };
     let value = |text: &str| serde_json::from_str::<Value>(text).ok();
@@ -206,7 +206,7 @@ fn kind(message: &[u8], id: &str) -> Kind {
 }
 
 fn is_header_mismatch(body: &[u8]) -> bool {
-    let incoming = serde_json::from_slice::<Incoming<'_>>(body).ok();
+    let incoming = serde_json::from_slice::<IncomingMessage<'_>>(body).ok();
     let error = incoming.and_then(|incoming| incoming.error);
     error.is_some_and(|error| RpcError::read(error).code == code::HEADER_MISMATCH)
 }

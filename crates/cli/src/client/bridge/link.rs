@@ -10,7 +10,7 @@ use serde_json::{Map, Value, value::RawValue};
 use tokio::sync::Mutex;
 use toolcrib_mcp::{
     code, header,
-    message::{Incoming, RpcError},
+    message::{IncomingMessage, RpcError},
     revision::LATEST_LEGACY,
 };
 
@@ -61,7 +61,7 @@ pub(super) struct Document {
 impl Document {
     /// The revision that the answer to a handshake chooses; `None` if the answer is an error.
     pub(super) fn version(&self) -> Option<HeaderValue> {
-        let incoming: Incoming<'_> = serde_json::from_slice(&self.body).ok()?;
+        let incoming: IncomingMessage<'_> = serde_json::from_slice(&self.body).ok()?;
         let result: Value = serde_json::from_str(incoming.result.map(RawValue::get)?).ok()?;
         let version = result.get("protocolVersion").and_then(Value::as_str);
         header_value(version.unwrap_or(LATEST_LEGACY))
@@ -69,7 +69,7 @@ impl Document {
 
     /// The error of a refused handshake.
     pub(super) fn refusal(&self) -> RpcError {
-        let incoming = serde_json::from_slice::<Incoming<'_>>(&self.body).ok();
+        let incoming = serde_json::from_slice::<IncomingMessage<'_>>(&self.body).ok();
         match incoming.and_then(|incoming| incoming.error) {
             Some(error) => RpcError::read(error),
             None => unavailable("the server has lost the session and opened no new one"),

@@ -4,7 +4,7 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value, value::RawValue};
 use toolcrib_mcp::{
     header,
-    message::{Incoming, RpcError},
+    message::{IncomingMessage, RpcError},
     meta, method,
     revision::{Era, LEGACY},
     scan::IdScan,
@@ -53,7 +53,7 @@ impl Message {
             let error = RpcError::invalid_request("batches are not supported");
             return Err(invalid(None, error));
         }
-        let incoming: Incoming<'_> = serde_json::from_slice(line).map_err(|_| {
+        let incoming: IncomingMessage<'_> = serde_json::from_slice(line).map_err(|_| {
             // A client without the id would wait for the answer until its deadline.
             let mut scan = IdScan::default();
             scan.feed(line);

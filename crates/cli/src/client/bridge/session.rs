@@ -9,7 +9,7 @@ use reqwest::{Method, StatusCode, header::HeaderMap};
 use serde_json::json;
 use toolcrib_mcp::{
     header,
-    message::{self, Incoming, RpcError},
+    message::{self, IncomingMessage, RpcError},
     method,
 };
 use toolcrib_tasks::Backoff;
@@ -102,7 +102,7 @@ impl Link {
     async fn relay(&self, mut events: Events) {
         while let Ok(Some(messages)) = events.next().await {
             for message in messages {
-                let incoming = serde_json::from_slice::<Incoming<'_>>(&message);
+                let incoming = serde_json::from_slice::<IncomingMessage<'_>>(&message);
                 if incoming.is_ok_and(|incoming| incoming.method.is_some()) {
                     self.outbox.send(message).await;
                 }
@@ -124,7 +124,7 @@ impl Link {
 async fn first_answer(mut events: Events) -> Result<Vec<u8>, RpcError> {
     while let Some(messages) = events.next().await.map_err(unavailable)? {
         for message in messages {
-            let incoming = serde_json::from_slice::<Incoming<'_>>(&message);
+            let incoming = serde_json::from_slice::<IncomingMessage<'_>>(&message);
             if incoming.is_ok_and(|incoming| incoming.method.is_none()) {
                 return Ok(message);
             }

@@ -54,7 +54,7 @@ pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyho
         ExportFormat::Csv => return table(args, log, printer).await,
     };
     loop {
-        let Stored { mut events, next } = log.stored(after).await?;
+        let ExportPage { mut events, next } = log.stored(after).await?;
         let ended = next <= after || args.until.is_some_and(|until| next >= until);
         events.retain(|(position, _)| args.until.is_none_or(|until| *position <= until));
         after =
@@ -190,7 +190,7 @@ impl Log {
     }
 
     /// The next page of events after `after`, with their positions.
-    async fn stored(&self, after: u64) -> anyhow::Result<Stored> {
+    async fn stored(&self, after: u64) -> anyhow::Result<ExportPage> {
         match &self.target {
             Target::Store(_, store) if self.conditions.filter.is_empty() => {
                 let own = self.tenant.is_some();
@@ -203,13 +203,13 @@ impl Log {
                 let page = store.record().stored(query).await?;
                 let events: Vec<_> = page.into_iter().map(|event| (place(&event), event)).collect();
                 let next = events.last().map_or(after, |(last, _)| *last);
-                Ok(Stored { events, next })
+                Ok(ExportPage { events, next })
             }
             Target::Store(_, store) => {
                 let found = self.find(&**store, Page::After(after), PAGE).await?;
                 let stored = |it: &FoundEvent| Ok((it.logged.position, it.logged.stored()?));
                 let events = found.events.iter().map(stored).collect::<anyhow::Result<_>>()?;
-                Ok(Stored { events, next: found.next })
+                Ok(ExportPage { events, next: found.next })
             }
             Target::Server(client) => remote(client, after, &self.conditions.parameters).await,
         }
@@ -217,7 +217,7 @@ impl Log {
 }
 
 /// A page of events, each with its position.
-pub(super) struct Stored {
+pub(super) struct ExportPage {
     pub(super) events: Vec<(u64, StoredEvent)>,
     /// Where to continue; everything up to here was read.
     pub(super) next: u64,
@@ -243,7 +243,7 @@ pub(super) async fn remote(
     client: &Client,
     after: u64,
     conditions: &[(&'static str, String)],
-) -> anyhow::Result<Stored> {
+) -> anyhow::Result<ExportPage> {
     let (from, limit) = (after.to_string(), PAGE.to_string());
     let mut query = vec![("after", from.as_str()), ("limit", limit.as_str())];
     query.extend(conditions.iter().map(|(name, value)| (*name, value.as_str())));
@@ -262,5 +262,5 @@ pub(super) async fn remote(
         };
         anyhow::Ok((position, stored))
     });
-    Ok(Stored { events: stored.collect::<anyhow::Result<_>>()?, next })
+    Ok(ExportPage { events: stored.collect::<anyhow::Result<_>>()?, next })
 }

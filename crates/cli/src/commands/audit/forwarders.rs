@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    args::Global,
+    args::GlobalOptions,
     client::Client,
     context::Context,
     failure::Exit,
@@ -46,7 +46,7 @@ pub(super) async fn run(cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-async fn read_store(global: &Global) -> anyhow::Result<Vec<Forwarder>> {
+async fn read_store(global: &GlobalOptions) -> anyhow::Result<Vec<Forwarder>> {
     let config = Settings::load(global)?.config;
     let store = store::open_existing(&config).await?;
     let record = store.record();

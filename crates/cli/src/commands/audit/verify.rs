@@ -22,16 +22,16 @@ use toolcrib_core::{
     text,
 };
 use toolcrib_store::verify::{
-    self, Finding, FindingCode, Report, Scope, Verdict, Verified, Verifier, WitnessUse,
+    self, Finding, FindingCode, LogVerification, Report, Scope, Verdict, Verifier, WitnessUse,
 };
 
 use super::{export::remote, log::PAGE};
 use crate::{
-    args::{Global, VerifyArgs},
+    args::{GlobalOptions, VerifyArgs},
     client::Client,
     context::Context,
     env,
-    failure::{Advise as _, Exit, advised, usage},
+    failure::{Advice as _, Exit, advised, usage},
     printer::Printer,
     settings::{self, Settings},
     signing, store,
@@ -44,7 +44,7 @@ const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
 /// Interval between two progress messages of a long check.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
-const COLUMNS: &[Column<Verified>] = &[
+const COLUMNS: &[Column<LogVerification>] = &[
     Column(Kind::Text, "tenant", |it| it.tenant.clone()),
     Column(Kind::Name, "from", |it| it.first.to_string()),
     Column(Kind::Name, "to", |it| it.last.to_string()),
@@ -117,14 +117,14 @@ pub(super) async fn run(args: &VerifyArgs, cx: &Context) -> anyhow::Result<Exit>
 
 /// The public key of the store of `global`, if the signing key is readable. Verification does not
 /// require it.
-async fn own_key(global: &Global) -> Option<[u8; 32]> {
+async fn own_key(global: &GlobalOptions) -> Option<[u8; 32]> {
     let config = Settings::load(global).ok()?.config;
     signing::existing(&config).await.ok()?.map(|key| key.public())
 }
 
 async fn here(
     args: &VerifyArgs,
-    global: &Global,
+    global: &GlobalOptions,
     mut trusted: Vec<[u8; 32]>,
     anchors: &[Checkpoint],
     printer: Printer,

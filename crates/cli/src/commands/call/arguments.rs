@@ -8,12 +8,12 @@ use crate::{args::CallArgs, commands::input, failure::usage};
 const EXPECTED: &str = "the arguments must be a JSON object such as '{\"path\": \"a.md\"}', or pairs such as path=a.md";
 
 /// The parsed arguments. The values of pairs get their types from the tool's schema.
-pub(super) struct Typed {
+pub(super) struct ParsedArguments {
     document: Map<String, Value>,
     pairs: Vec<(String, String)>,
 }
 
-impl Typed {
+impl ParsedArguments {
     pub(super) fn parse(args: &CallArgs) -> anyhow::Result<Self> {
         let mut typed = Self { document: Map::new(), pairs: Vec::new() };
         for (at, text) in args.arguments.iter().enumerate() {
@@ -126,7 +126,7 @@ mod tests {
             "ratio": { "type": "number" }, "deep": { "type": "boolean" },
             "list": { "type": ["array", "null"] }, "any": {},
         } });
-        Typed::parse(&args)?.for_schema(Some(&schema))
+        ParsedArguments::parse(&args)?.for_schema(Some(&schema))
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use toolcrib_core::{call::ProgressSink as _, suggest};
 
-use super::{answer, arguments::Typed};
+use super::{answer, arguments::ParsedArguments};
 use crate::{
-    client::{self, CallEnd, Client, Listed},
+    client::{self, CallEnd, Client, ListedTool},
     commands::tools,
     failure::{Exit, advised},
     meter::Meter,
@@ -15,12 +15,12 @@ use crate::{
 /// Calls `tool`, which may be a tool id, a wire name or an OTC id.
 pub(super) async fn run(
     tool: &str,
-    arguments: Typed,
+    arguments: ParsedArguments,
     client: &Client,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
     let tools = client.mcp_tools().await?;
-    let listed = Listed::find(&tools, tool);
+    let listed = ListedTool::find(&tools, tool);
     let name = match listed {
         Some(listed) => listed.name.as_str(),
         // The list omits tools that the key may not use, but the error names the required scopes.
@@ -30,7 +30,7 @@ pub(super) async fn run(
             return answer::print_error(json!({}), "not_found", &Value::Null, error, printer);
         }
     };
-    let arguments = arguments.for_schema(listed.map(Listed::input_schema))?;
+    let arguments = arguments.for_schema(listed.map(ListedTool::input_schema))?;
     let meter = Meter::new(printer);
     let ended = client.mcp_call(name, listed, &arguments, |progress| meter.report(progress)).await;
     meter.end();
@@ -63,7 +63,7 @@ fn ids(run_id: Option<String>, printer: Printer) -> Value {
 
 fn to_error(
     tool: &str,
-    known: &[Listed],
+    known: &[ListedTool],
     code: &str,
     message: &str,
     details: &Value,

@@ -11,14 +11,14 @@ use super::{
     cel,
     described::{Obstacle, Rule},
     secrets::{is_issuer_address, is_public_address, may_be_key},
-    servers::{Imported, Issuer, Reader, SSE, Upstream, words},
+    servers::{ImportContent, Issuer, Reader, SSE, Upstream, words},
 };
 
 const ONLY_TOOLS: &str = "toolcrib serves tools of MCP servers, HTTP services and commands only";
 const NOT_COPIED: &str = "it is a setting of agentgateway's own process";
 
 /// `None` if `document` is not a configuration of agentgateway.
-pub(super) fn read(document: &Value) -> Option<Imported> {
+pub(super) fn read(document: &Value) -> Option<ImportContent> {
     let has_targets = document.pointer("/mcp/targets").is_some();
     if !document.get("binds").is_some_and(Value::is_array) && !has_targets {
         return None;

@@ -197,12 +197,12 @@ struct Line {
     is_shell: bool,
     /// Whether the program to run was already named.
     has_program: bool,
-    next: Next,
+    next: NextWord,
 }
 
 /// The meaning of the next word.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum NextWord {
     /// No value of a flag.
     #[default]
     Word,
@@ -233,18 +233,18 @@ impl Line {
         // `--header Authorization: Bearer VALUE` without quotes are four arguments.
         let is_scheme = AUTH_SCHEMES.contains(&word.to_ascii_lowercase().as_str());
         if word.ends_with(':') || is_scheme {
-            self.next = Next::Secret;
+            self.next = NextWord::Secret;
         }
         let is_flag = word.starts_with('-') && !SIGNS.contains(&word) && !is_known(word);
         // A secret can start with a dash.
-        if is_flag && (!matches!(next, Next::Secret | Next::User) || is_plain_flag(word)) {
+        if is_flag && (!matches!(next, NextWord::Secret | NextWord::User) || is_plain_flag(word)) {
             return self.flag(word);
         }
         match next {
-            Next::Word => self.positional(word, &plain),
+            NextWord::Word => self.positional(word, &plain),
             next => accept(self.is_value(next, word, &plain), || match next {
-                Next::Variable => hidden_variable(word),
-                Next::Value | Next::Name if word.contains("://") => hidden_address(word),
+                NextWord::Variable => hidden_variable(word),
+                NextWord::Value | NextWord::Name if word.contains("://") => hidden_address(word),
                 _ => PLACEHOLDER.to_owned(),
             }),
         }
@@ -291,7 +291,7 @@ impl Line {
             }
             Some(value) => {
                 // A switch has no value.
-                let kind = if kind == Next::Word { Next::Value } else { kind };
+                let kind = if kind == NextWord::Word { NextWord::Value } else { kind };
                 let is_list = name.starts_with("allow-") && is_words(value);
                 let is_plain = is_list || self.is_value(kind, value, &reference::plain(value));
                 let dashes = if is_short { "-" } else { "--" };
@@ -310,7 +310,7 @@ impl Line {
             "D" => value
                 .split_once('=')
                 .is_some_and(|(name, value)| is_flag_name(name) && is_public_variable(name, value)),
-            _ => self.kind(&letter) != Next::Secret && is_known(value),
+            _ => self.kind(&letter) != NextWord::Secret && is_known(value),
         };
         accept(is_plain, || match is_flag_name(&letter) {
             true => format!("-{letter}{PLACEHOLDER}"),
@@ -319,53 +319,53 @@ impl Line {
     }
 
     /// The meaning of the word after the flag `name`.
-    fn kind(&self, name: &str) -> Next {
+    fn kind(&self, name: &str) -> NextWord {
         let is_off = |prefix: &&str| name.starts_with(prefix);
         let is_file = ["file", "path", "dir", "directory"]
             .iter()
             .any(|end| name.strip_suffix(end).is_some_and(|rest| rest.ends_with(['-', '_'])));
         match name {
-            "u" if self.is_python => Next::Word,
-            "u" | "user" if self.is_container => Next::User,
-            "H" | "P" | "a" | "b" | "u" => Next::Secret,
-            "user-agent" | "userAgent" => Next::UserAgent,
-            "e" | "env" => Next::Variable,
-            "i" | "t" | "d" if self.is_container => Next::Word,
-            "p" | "publish" if self.is_container => Next::Ports,
-            "v" | "w" | "volume" | "mount" if self.is_container => Next::Name,
-            "c" if self.is_shell => Next::Word,
-            "m" if self.is_python => Next::Name,
-            "i" | "q" | "v" | "k" => Next::Word,
+            "u" if self.is_python => NextWord::Word,
+            "u" | "user" if self.is_container => NextWord::User,
+            "H" | "P" | "a" | "b" | "u" => NextWord::Secret,
+            "user-agent" | "userAgent" => NextWord::UserAgent,
+            "e" | "env" => NextWord::Variable,
+            "i" | "t" | "d" if self.is_container => NextWord::Word,
+            "p" | "publish" if self.is_container => NextWord::Ports,
+            "v" | "w" | "volume" | "mount" if self.is_container => NextWord::Name,
+            "c" if self.is_shell => NextWord::Word,
+            "m" if self.is_python => NextWord::Name,
+            "i" | "q" | "v" | "k" => NextWord::Word,
             _ if ["no-", "disable-", "skip-", "without-", "allow-"].iter().any(is_off) => {
-                Next::Word
+                NextWord::Word
             }
             _ if SWITCHES.contains(&name) || (LONG_SHORT.contains(&name) && name.len() == 2) => {
-                Next::Word
+                NextWord::Word
             }
-            _ if is_file => Next::Value,
-            _ if is_secret_name(name) => Next::Secret,
-            _ if NAMING.contains(&name) => Next::Name,
-            _ => Next::Value,
+            _ if is_file => NextWord::Value,
+            _ if is_secret_name(name) => NextWord::Secret,
+            _ if NAMING.contains(&name) => NextWord::Name,
+            _ => NextWord::Value,
         }
     }
 
     /// Whether the value of a flag cannot be a secret.
-    fn is_value(&self, next: Next, word: &str, plain: &str) -> bool {
+    fn is_value(&self, next: NextWord, word: &str, plain: &str) -> bool {
         let is_plain = is_known(plain) || is_path(plain) || is_public_address(plain);
         match next {
-            Next::Secret => word.is_empty() || has_only_references(word),
-            Next::UserAgent => is_public_header("user-agent", word),
-            Next::User => {
+            NextWord::Secret => word.is_empty() || has_only_references(word),
+            NextWord::UserAgent => is_public_header("user-agent", word),
+            NextWord::User => {
                 let is_id = |id: &str| id.len() <= 5 && id.bytes().all(|b| b.is_ascii_digit());
                 word.split(':').all(is_id)
             }
-            Next::Ports => word.split(':').all(is_known),
-            Next::Variable => is_variable(word),
-            Next::Name if self.is_container => {
+            NextWord::Ports => word.split(':').all(is_known),
+            NextWord::Variable => is_variable(word),
+            NextWord::Name if self.is_container => {
                 is_plain || (plain.split([':', '=']).all(is_thing) && !has_secret_name(plain))
             }
-            Next::Name => is_plain || is_thing(plain) || is_requirement(plain),
-            Next::Value | Next::Word => is_plain,
+            NextWord::Name => is_plain || is_thing(plain) || is_requirement(plain),
+            NextWord::Value | NextWord::Word => is_plain,
         }
     }
 

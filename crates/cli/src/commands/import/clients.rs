@@ -6,14 +6,14 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    described::{ClientFile, Described, literal},
+    described::{ClientFile, DescribedServer, literal},
     desktop::{self, other_settings},
     restrictions::{hiding, is_off},
-    servers::{Imported, of},
+    servers::{ImportContent, of},
 };
 
 /// `None` if `document` has no member for servers.
-pub(super) fn read(document: &Value) -> Option<Imported> {
+pub(super) fn read(document: &Value) -> Option<ImportContent> {
     described(document).map(|file| of(&file))
 }
 
@@ -77,7 +77,7 @@ fn texts(value: Option<&Value>) -> Vec<String> {
 fn zed(root: &Map<String, Value>) -> Option<ClientFile> {
     let servers = root.get("context_servers")?.as_object()?;
     let servers = servers.iter().map(|(name, settings)| {
-        let mut described = Described::new(name, settings.clone());
+        let mut described = DescribedServer::new(name, settings.clone());
         let Some(settings) = described.settings.as_object_mut() else { return described };
         // Older versions have the whole command in a table.
         if let Some(Value::Object(command)) = settings.get("command").cloned() {
@@ -153,7 +153,7 @@ fn opencode(root: &Map<String, Value>) -> Option<ClientFile> {
     }
     let servers = table.iter().map(|(name, settings)| {
         let settings = with_texts(settings, |text| with_references(text, "{env:", "}"));
-        let mut described = Described::new(name, settings);
+        let mut described = DescribedServer::new(name, settings);
         if let Some(settings) = described.settings.as_object_mut() {
             rename(settings, "environment", "env");
         }
@@ -202,7 +202,7 @@ fn continue_list(root: &Map<String, Value>) -> Option<ClientFile> {
             with_references(&with_references(&text, "${{ inputs.", "}}"), "${{inputs.", "}}")
         });
         let name = ["name", "uses"].iter().find_map(|key| settings.get(*key)?.as_str());
-        let mut described = Described::new(name.unwrap_or("server"), settings.clone());
+        let mut described = DescribedServer::new(name.unwrap_or("server"), settings.clone());
         let Some(settings) = described.settings.as_object_mut() else { return described };
         settings.remove("name");
         if settings.contains_key("uses") {
@@ -248,7 +248,7 @@ fn goose(root: &Map<String, Value>) -> Option<ClientFile> {
         return None;
     }
     let servers = extensions.into_iter().map(|(name, settings)| {
-        let mut described = Described::new(&name, settings.clone());
+        let mut described = DescribedServer::new(&name, settings.clone());
         let Some(settings) = described.settings.as_object_mut() else { return described };
         if let Some(inner) = settings.get("config").and_then(Value::as_object).cloned() {
             settings.remove("config");
@@ -301,8 +301,8 @@ fn docker(root: &Map<String, Value>) -> Option<ClientFile> {
     Some(file)
 }
 
-fn docker_server(name: &str, settings: &Value) -> Described {
-    let mut described = Described::new(name, settings.clone());
+fn docker_server(name: &str, settings: &Value) -> DescribedServer {
+    let mut described = DescribedServer::new(name, settings.clone());
     let Some(settings) = described.settings.as_object_mut() else { return described };
     // The list describes the tools, and leaves none out.
     if settings.remove("tools").is_some() {

@@ -5,8 +5,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    described::{ClientFile, Described, Part, Rule, literal},
-    servers::{self, Imported},
+    described::{ClientFile, DescribedServer, Part, Rule, literal},
+    servers::{self, ImportContent},
 };
 
 /// Settings that this module translates.
@@ -20,7 +20,7 @@ const TRANSLATED: &[&str] = &[
 ];
 
 /// `None` if `document` has no `mcp_servers`.
-pub(super) fn read(document: &Value) -> Option<Imported> {
+pub(super) fn read(document: &Value) -> Option<ImportContent> {
     described(document).map(|file| servers::of(&file))
 }
 
@@ -35,7 +35,7 @@ pub(super) fn described(document: &Value) -> Option<ClientFile> {
     Some(ClientFile { servers, parts })
 }
 
-fn one(name: &str, server: &Value) -> Described {
+fn one(name: &str, server: &Value) -> DescribedServer {
     let none = Map::new();
     let server = server.as_object().unwrap_or(&none);
     let table = |key: &str| server.get(key).and_then(Value::as_object).cloned().unwrap_or_default();
@@ -59,7 +59,7 @@ fn one(name: &str, server: &Value) -> Described {
             settings.insert(key.to_owned(), Value::Object(table));
         }
     }
-    let mut described = Described::new(name, Value::Object(settings));
+    let mut described = DescribedServer::new(name, Value::Object(settings));
     for key in ["enabled_tools", "disabled_tools"] {
         match server.get(key) {
             Some(Value::Array(names)) if names.iter().all(Value::is_string) => {

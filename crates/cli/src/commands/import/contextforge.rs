@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{
     described::Obstacle,
     secrets::shown,
-    servers::{Imported, Reader, SSE, Upstream},
+    servers::{ImportContent, Reader, SSE, Upstream},
 };
 
 /// The value of an unknown credential, which distinguishes it from others. It is never written.
@@ -35,7 +35,7 @@ const DESCRIPTIVE: &[&str] = &[
 ];
 
 /// `None` if `document` is not an export.
-pub(super) fn read(document: &Value) -> Option<Imported> {
+pub(super) fn read(document: &Value) -> Option<ImportContent> {
     let entities = document.get("entities")?.as_object()?;
     document.get("exported_at").or_else(|| document.get("version"))?;
     let mut reader = Reader::default();

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// A server as the file of a desktop client describes it, before its secrets are taken out.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Described {
+pub(crate) struct DescribedServer {
     /// Its name in the client.
     pub(crate) name: String,
     pub(super) settings: Value,
@@ -15,7 +15,7 @@ pub(crate) struct Described {
     pub(super) obstacle: Obstacle,
 }
 
-impl Described {
+impl DescribedServer {
     pub(super) fn new(name: &str, settings: Value) -> Self {
         Self {
             name: name.to_owned(),
@@ -30,7 +30,7 @@ impl Described {
 /// The content of the file of a desktop client.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct ClientFile {
-    pub(crate) servers: Vec<Described>,
+    pub(crate) servers: Vec<DescribedServer>,
     /// Other settings in the file without a translation.
     pub(super) parts: Vec<Part>,
 }
@@ -41,7 +41,7 @@ impl ClientFile {
         self.parts.push(Part::new(place, reason));
     }
 
-    pub(super) fn each(&mut self, change: impl FnMut(&mut Described)) {
+    pub(super) fn each(&mut self, change: impl FnMut(&mut DescribedServer)) {
         self.servers.iter_mut().for_each(change);
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::{
-    described::{ClientFile, Described, Part},
+    described::{ClientFile, DescribedServer, Part},
     restrictions::{Meaning, denied_globs, folded, hiding, is_off, meaning, names, own_tool},
 };
 
@@ -37,7 +37,8 @@ pub(super) fn described(document: &Value) -> Option<ClientFile> {
         return None;
     }
     let servers = tables.into_iter().flatten();
-    let servers = servers.map(|(name, settings)| Described::new(name, settings.clone())).collect();
+    let servers =
+        servers.map(|(name, settings)| DescribedServer::new(name, settings.clone())).collect();
     let mut file = ClientFile { servers, parts: Vec::new() };
     other_settings(root, &[], "", &mut file);
     if let Some(inner) = root.get("mcp").and_then(Value::as_object) {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{
     described::{Obstacle, Rule, literal},
     secrets::shown,
-    servers::{Imported, Reader, SSE, Upstream, words},
+    servers::{ImportContent, Reader, SSE, Upstream, words},
 };
 
 /// The tables of servers.
@@ -32,7 +32,7 @@ const OTHERS: &[(&str, &str)] = &[
 ];
 
 /// `None` if `document` has neither section.
-pub(super) fn read(document: &Value) -> Option<Imported> {
+pub(super) fn read(document: &Value) -> Option<ImportContent> {
     let tables = TABLES.iter().filter_map(|table| {
         let servers = document.get(*table)?.as_object()?;
         Some((*table, servers))

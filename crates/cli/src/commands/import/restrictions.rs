@@ -364,9 +364,9 @@ mod tests {
     use super::*;
 
     /// Rules, named settings, and the obstacle.
-    type Read = (Vec<(String, Option<bool>)>, Vec<String>, Option<String>);
+    type ReadRestrictions = (Vec<(String, Option<bool>)>, Vec<String>, Option<String>);
 
-    fn restrictions(settings: &Value) -> Read {
+    fn restrictions(settings: &Value) -> ReadRestrictions {
         let it = Restrictions::of("my server", settings.as_object().unwrap());
         let rules = it.rules.into_iter().map(|rule| (rule.glob, rule.hide)).collect();
         let parts = it.parts.into_iter().map(|(key, _)| key).collect();

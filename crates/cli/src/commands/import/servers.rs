@@ -10,7 +10,7 @@ use toolcrib_core::redact::PLACEHOLDER;
 use super::{
     arguments::{self, CONTAINER_RUNNERS},
     command_line::{CommandLine, is_windows_path, with_references},
-    described::{ClientFile, Described, Obstacle, Part, Rule},
+    described::{ClientFile, DescribedServer, Obstacle, Part, Rule},
     launcher::{self, Piece},
     reference::{self, Reference},
     restrictions::{Meaning, Restrictions, folded, meaning},
@@ -26,7 +26,7 @@ pub(super) const SSE: &str =
 
 /// The content of a document.
 #[derive(Debug, Default)]
-pub(crate) struct Imported {
+pub(crate) struct ImportContent {
     pub(super) servers: Vec<Server>,
     /// Variables to set, in the order of their first use.
     pub(crate) variables: Vec<Variable>,
@@ -117,7 +117,7 @@ pub(crate) struct Variable {
 }
 
 /// Reads described servers, without their secrets.
-pub(super) fn of(file: &ClientFile) -> Imported {
+pub(super) fn of(file: &ClientFile) -> ImportContent {
     let mut reader = Reader::default();
     reader.described(file, None);
     reader.imported
@@ -125,7 +125,7 @@ pub(super) fn of(file: &ClientFile) -> Imported {
 
 /// Reads the servers of several files with their origins. Equal servers in several files are read
 /// once.
-pub(crate) fn read_files(files: &[(String, ClientFile)]) -> Imported {
+pub(crate) fn read_files(files: &[(String, ClientFile)]) -> ImportContent {
     let mut reader = Reader::default();
     for (origin, file) in files {
         reader.described(file, Some(origin));
@@ -142,7 +142,7 @@ pub(super) struct Reader {
     known: BTreeSet<String>,
     /// The file of the next server.
     origin: Option<String>,
-    pub(super) imported: Imported,
+    pub(super) imported: ImportContent,
 }
 
 impl Reader {
@@ -154,14 +154,14 @@ impl Reader {
             self.part(place, reason);
         }
         for server in &file.servers {
-            let Described { name, settings, rules, obstacle, .. } = server;
+            let DescribedServer { name, settings, rules, obstacle, .. } = server;
             if self.known.insert(format!("{name} {settings} {rules:?} {obstacle:?}")) {
                 self.server(server);
             }
         }
     }
 
-    fn server(&mut self, described: &Described) {
+    fn server(&mut self, described: &DescribedServer) {
         let name = &described.name;
         let id = self.id(name);
         let mut obstacle = described.obstacle.clone();

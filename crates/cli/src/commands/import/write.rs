@@ -8,13 +8,13 @@ use toolcrib_core::text::is_hidden;
 
 use super::{
     described::Rule,
-    servers::{Imported, Issuer, Server, Setting, Upstream},
+    servers::{ImportContent, Issuer, Server, Setting, Upstream},
 };
 use crate::env::AnySecret;
 
 /// The configuration file and a summary of its servers.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct ImportedConfig {
     pub(crate) text: String,
     /// Enabled sources.
     pub(crate) sources: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Written {
 }
 
 /// Creates the configuration of `imported`; `from` is the name of the client's file.
-pub(super) fn file(from: &str, imported: &Imported) -> Written {
+pub(super) fn file(from: &str, imported: &ImportContent) -> ImportedConfig {
     let from: String = from.chars().filter(|c| !c.is_control() && !is_hidden(*c)).collect();
     below(format!("# Created by `toolcrib import` from {from}.\n#\n{RULES}"), imported)
 }
@@ -38,7 +38,7 @@ pub(crate) const RULES: &str = "\
     # safety_tier = \"read\"\n";
 
 /// Appends the configuration of `imported` to `text`.
-pub(crate) fn below(mut text: String, imported: &Imported) -> Written {
+pub(crate) fn below(mut text: String, imported: &ImportContent) -> ImportedConfig {
     text.push_str(&parts(imported));
     text.push_str(&server_table(imported));
     for issuer in &imported.issuers {
@@ -69,7 +69,7 @@ pub(crate) fn below(mut text: String, imported: &Imported) -> Written {
             }
         }
     }
-    Written { text, sources, left_out }
+    ImportedConfig { text, sources, left_out }
 }
 
 /// Comments `table` out, with the reason.
@@ -85,7 +85,7 @@ pub(super) fn one_line(text: &str) -> String {
 }
 
 /// A comment that names the parts without a translation.
-fn parts(imported: &Imported) -> String {
+fn parts(imported: &ImportContent) -> String {
     if imported.parts.is_empty() {
         return String::new();
     }
@@ -96,7 +96,7 @@ fn parts(imported: &Imported) -> String {
 }
 
 /// The table `[server]`; values that it does not accept become comments.
-fn server_table(imported: &Imported) -> String {
+fn server_table(imported: &ImportContent) -> String {
     let list =
         |values: &[String]| values.iter().map(|value| string(value)).collect::<Vec<_>>().join(", ");
     let mut lines = Vec::new();

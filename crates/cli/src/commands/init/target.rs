@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use crate::failure::{Advise as _, advised};
+use crate::failure::{Advice as _, advised};
 
 /// The most backups to keep.
 const MAX_BACKUPS: u32 = 100;

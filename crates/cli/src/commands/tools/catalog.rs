@@ -12,7 +12,7 @@ use toolcrib_gateway::Gateway;
 
 use crate::{
     args::ToolListArgs,
-    client::{Client, Listed, McpList},
+    client::{Client, ListedTool, McpList},
     context::Context,
     failure::advised,
     local, long_lists,
@@ -127,7 +127,7 @@ async fn remote(
     if let Some(warning) = long {
         printer.warning(warning);
     }
-    let by_id: HashMap<&str, &Listed> =
+    let by_id: HashMap<&str, &ListedTool> =
         names.iter().filter_map(|it| Some((it.tool_id()?, it))).collect();
     let row = |tool: ToolDescriptor| {
         let names = by_id.get(tool.tool_id.as_str()).copied();

@@ -23,7 +23,7 @@ pub(super) struct Screen(());
 
 /// Why a wait is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Woken {
+pub(super) enum WakeReason {
     /// The time is over.
     Time,
     /// The size of the terminal changed.
@@ -64,23 +64,23 @@ impl Screen {
     }
 
     /// Waits for `time`, or until the user or the terminal requires an action.
-    pub(super) fn wait(&self, time: Duration) -> io::Result<Woken> {
+    pub(super) fn wait(&self, time: Duration) -> io::Result<WakeReason> {
         let end = Instant::now() + time;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if !event::poll(left)? {
-                return Ok(Woken::Time);
+                return Ok(WakeReason::Time);
             }
             match event::read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => {
                     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
                     match key.code {
-                        KeyCode::Char('q' | 'Q') | KeyCode::Esc => return Ok(Woken::Quit),
-                        KeyCode::Char('c') if is_control => return Ok(Woken::Quit),
+                        KeyCode::Char('q' | 'Q') | KeyCode::Esc => return Ok(WakeReason::Quit),
+                        KeyCode::Char('c') if is_control => return Ok(WakeReason::Quit),
                         _ => {}
                     }
                 }
-                Event::Resize(..) => return Ok(Woken::Resized),
+                Event::Resize(..) => return Ok(WakeReason::Resized),
                 _ => {}
             }
         }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::failure::{Advise as _, advised};
+use crate::failure::{Advice as _, advised};
 
 /// The most names to try.
 const TRIES: u32 = 100;

@@ -11,7 +11,7 @@ use toolcrib_sources::{OwnProgram, OwnRun};
 
 use super::record::{Edit, quoted};
 use crate::{
-    printer::{Printed, Printer},
+    printer::{PrintResult, Printer},
     text::harmless,
 };
 
@@ -33,7 +33,7 @@ pub(super) struct Heading {
 
 /// The caller of a command.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum By {
+pub(super) enum CommandCaller {
     /// A caller of the server, with the key of this name.
     Caller(&'static str),
     /// The operator, on the files of the demo.
@@ -42,7 +42,7 @@ pub(super) enum By {
 
 /// Why a step stops early.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(super) enum StepFailure {
     /// A result is wrong or missing.
     Problem(String),
     /// The output cannot be written.
@@ -57,7 +57,7 @@ pub(super) enum Outcome {
 }
 
 /// A sentence on the results of a step.
-pub(super) type Shown = Result<String, Stop>;
+pub(super) type StepResult = Result<String, StepFailure>;
 
 /// A step on the terminal.
 pub(super) struct Stage<'a> {
@@ -84,7 +84,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Prints the heading of the step.
-    pub(super) fn begin(&self) -> Printed {
+    pub(super) fn begin(&self) -> PrintResult {
         if self.printer.wants_json() {
             return Ok(());
         }
@@ -95,11 +95,11 @@ impl<'a> Stage<'a> {
     }
 
     /// Completes the step, and reports its result.
-    pub(super) fn end(self, result: Shown) -> anyhow::Result<Outcome> {
+    pub(super) fn end(self, result: StepResult) -> anyhow::Result<Outcome> {
         let (shown, problem) = match result {
             Ok(shown) => (Some(shown), None),
-            Err(Stop::Problem(problem)) => (None, Some(problem)),
-            Err(Stop::Output(error)) => return Err(error),
+            Err(StepFailure::Problem(problem)) => (None, Some(problem)),
+            Err(StepFailure::Output(error)) => return Err(error),
         };
         if self.printer.wants_json() {
             self.printer.json_line(&json!({
@@ -120,23 +120,27 @@ impl<'a> Stage<'a> {
     }
 
     /// The arguments of a command of `by`.
-    fn arguments<'b>(&'b self, by: By, words: &[&'b str]) -> Vec<&'b str> {
+    fn arguments<'b>(&'b self, by: CommandCaller, words: &[&'b str]) -> Vec<&'b str> {
         let of_caller = match by {
-            By::Caller("admin") => &["--url", self.url, "--key-file", "admin.key"][..],
-            By::Caller("reader") => &["--url", self.url, "--key-file", "reader.key"],
-            By::Caller(_) => &["--url", self.url, "--key-file", "approver.key"],
-            By::Operator => &[],
+            CommandCaller::Caller("admin") => &["--url", self.url, "--key-file", "admin.key"][..],
+            CommandCaller::Caller("reader") => &["--url", self.url, "--key-file", "reader.key"],
+            CommandCaller::Caller(_) => &["--url", self.url, "--key-file", "approver.key"],
+            CommandCaller::Operator => &[],
         };
         of_caller.iter().chain(words).copied().collect()
     }
 
-    async fn finished(&self, arguments: &[&str]) -> Result<OwnRun, Stop> {
+    async fn finished(&self, arguments: &[&str]) -> Result<OwnRun, StepFailure> {
         let ran = self.program.run(arguments).await;
-        ran.map_err(|why| Stop::Problem(format!("`toolcrib {}` {why}", arguments.join(" "))))
+        ran.map_err(|why| StepFailure::Problem(format!("`toolcrib {}` {why}", arguments.join(" "))))
     }
 
     /// Runs a command, and shows it with its output.
-    pub(super) async fn run(&mut self, by: By, words: &[&str]) -> Result<OwnRun, Stop> {
+    pub(super) async fn run(
+        &mut self,
+        by: CommandCaller,
+        words: &[&str],
+    ) -> Result<OwnRun, StepFailure> {
         let arguments = self.arguments(by, words);
         let run = self.finished(&arguments).await?;
         let line = self.line(&arguments);
@@ -147,10 +151,10 @@ impl<'a> Stage<'a> {
     /// Repeats a command until `is_so`, and shows its last run.
     pub(super) async fn run_until(
         &mut self,
-        by: By,
+        by: CommandCaller,
         words: &[&str],
         is_so: impl Fn(&OwnRun) -> bool,
-    ) -> Result<OwnRun, Stop> {
+    ) -> Result<OwnRun, StepFailure> {
         let arguments = self.arguments(by, words);
         let started = Instant::now();
         let run = loop {
@@ -166,7 +170,11 @@ impl<'a> Stage<'a> {
     }
 
     /// Runs a command whose output goes to `file`, as `> file` in a shell. Returns that output.
-    pub(super) async fn run_into(&mut self, words: &[&str], file: &str) -> Result<String, Stop> {
+    pub(super) async fn run_into(
+        &mut self,
+        words: &[&str],
+        file: &str,
+    ) -> Result<String, StepFailure> {
         let mut run = self.finished(words).await?;
         let output = std::mem::take(&mut run.stdout);
         self.write(file, &output)?;
@@ -184,15 +192,15 @@ impl<'a> Stage<'a> {
         record: &str,
         from: &str,
         to: &str,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), StepFailure> {
         self.write(to, &edit.apply(record))?;
         let line = format!("sed {} {from} > {to}", quoted(&edit.script()));
         self.show(line, &OwnRun { code: 0, stdout: String::new(), stderr: String::new() })
     }
 
-    fn write(&self, file: &str, text: &str) -> Result<(), Stop> {
+    fn write(&self, file: &str, text: &str) -> Result<(), StepFailure> {
         fs::write(self.program.directory.join(file), text)
-            .map_err(|error| Stop::Problem(format!("{file} cannot be written: {error}")))
+            .map_err(|error| StepFailure::Problem(format!("{file} cannot be written: {error}")))
     }
 
     /// The command line with `arguments`, for a shell.
@@ -201,7 +209,7 @@ impl<'a> Stage<'a> {
         [self.name.to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
     }
 
-    fn show(&mut self, line: String, run: &OwnRun) -> Result<(), Stop> {
+    fn show(&mut self, line: String, run: &OwnRun) -> Result<(), StepFailure> {
         let result = if self.printer.wants_json() { Ok(()) } else { self.print(&line, run) };
         self.commands.push(json!({
             "command": line,
@@ -209,10 +217,10 @@ impl<'a> Stage<'a> {
             "stdout": run.stdout,
             "stderr": run.stderr,
         }));
-        result.map_err(Stop::Output)
+        result.map_err(StepFailure::Output)
     }
 
-    fn print(&self, line: &str, run: &OwnRun) -> Printed {
+    fn print(&self, line: &str, run: &OwnRun) -> PrintResult {
         self.printer.line(format_args!("\n{} {}", "$".dimmed(), line.bold()))?;
         for text in [&run.stdout, &run.stderr] {
             let text = text.trim_end();
@@ -245,12 +253,12 @@ pub(super) fn wrapped(text: &str) -> String {
 }
 
 /// Fails unless `is_so`.
-pub(super) fn check(is_so: bool, problem: impl Into<String>) -> Result<(), Stop> {
-    if is_so { Ok(()) } else { Err(Stop::Problem(problem.into())) }
+pub(super) fn check(is_so: bool, problem: impl Into<String>) -> Result<(), StepFailure> {
+    if is_so { Ok(()) } else { Err(StepFailure::Problem(problem.into())) }
 }
 
 /// Fails unless the run succeeded.
-pub(super) fn succeeded(run: &OwnRun, what: &str) -> Result<(), Stop> {
+pub(super) fn succeeded(run: &OwnRun, what: &str) -> Result<(), StepFailure> {
     check(
         run.code == 0,
         format!("{what} failed with exit code {}: {}", run.code, run.stderr.trim()),

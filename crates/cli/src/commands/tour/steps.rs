@@ -7,18 +7,19 @@ use toolcrib_sources::OwnRun;
 use super::{
     record::Edit,
     stage::{
-        By::{Caller, Operator},
-        Heading, Shown, Stage, Stop, check, succeeded,
+        CommandCaller::{Caller, Operator},
+        Heading, Stage, StepFailure, StepResult, check, succeeded,
     },
 };
 
 /// A step.
 pub(super) struct Step {
     pub(super) heading: Heading,
-    pub(super) show: Show,
+    pub(super) show: StepFn,
 }
 
-type Show = for<'a, 'b> fn(&'a mut Stage<'b>) -> Pin<Box<dyn Future<Output = Shown> + Send + 'a>>;
+type StepFn =
+    for<'a, 'b> fn(&'a mut Stage<'b>) -> Pin<Box<dyn Future<Output = StepResult> + Send + 'a>>;
 
 /// The steps, in their order.
 pub(super) const STEPS: [Step; 5] = [
@@ -73,7 +74,7 @@ pub(super) const STEPS: [Step; 5] = [
     },
 ];
 
-async fn list(stage: &mut Stage<'_>) -> Shown {
+async fn list(stage: &mut Stage<'_>) -> StepResult {
     let admin = stage.run(Caller("admin"), &["tools", "list"]).await?;
     let reader = stage.run(Caller("reader"), &["tools", "list"]).await?;
     let (admin, reader) = (names(&admin)?, names(&reader)?);
@@ -91,13 +92,13 @@ async fn list(stage: &mut Stage<'_>) -> Shown {
 }
 
 /// The first column of a printed table.
-fn names(run: &OwnRun) -> Result<Vec<String>, Stop> {
+fn names(run: &OwnRun) -> Result<Vec<String>, StepFailure> {
     succeeded(run, "`tools list`")?;
     let names = run.stdout.lines().skip(1).filter_map(|line| line.split_whitespace().next());
     Ok(names.map(str::to_owned).collect())
 }
 
-async fn explain(stage: &mut Stage<'_>) -> Shown {
+async fn explain(stage: &mut Stage<'_>) -> StepResult {
     let call = stage.run(Caller("reader"), &["call", "demo__fail"]).await?;
     let is_denied = call.code == 1 && call.stderr.contains("forbidden");
     check(is_denied, "the call of `reader` was not denied for its scopes")?;
@@ -107,7 +108,8 @@ async fn explain(stage: &mut Stage<'_>) -> Shown {
         Some(missing.split('`').next().unwrap_or_default().to_owned())
     });
     check(explained.code == 1, "`explain` says that the call would run")?;
-    let missing = missing.ok_or_else(|| Stop::Problem("`explain` names no scope".to_owned()))?;
+    let missing =
+        missing.ok_or_else(|| StepFailure::Problem("`explain` names no scope".to_owned()))?;
     check(missing == "demo:write", format!("`explain` names `{missing}`"))?;
     let keys = stage.run(Caller("admin"), &["keys", "list"]).await?;
     succeeded(&keys, "`keys list`")?;
@@ -124,7 +126,7 @@ async fn explain(stage: &mut Stage<'_>) -> Shown {
 /// The call that needs an approval.
 const WIPE: [&str; 3] = ["call", "demo__wipe", "target=reports"];
 
-async fn approve(stage: &mut Stage<'_>) -> Shown {
+async fn approve(stage: &mut Stage<'_>) -> StepResult {
     let call = stage.run(Caller("admin"), &WIPE).await?;
     check(call.code == 1 && call.stderr.contains("approval required"), "the call did not wait")?;
     let pending = ["approvals", "list", "--state", "pending"];
@@ -132,7 +134,7 @@ async fn approve(stage: &mut Stage<'_>) -> Shown {
     succeeded(&pending, "`approvals list`")?;
     let of_wipe = pending.stdout.lines().find(|line| line.contains("mcp:demo.wipe"));
     let id = of_wipe.and_then(|line| line.split_whitespace().last()).map(str::to_owned);
-    let id = id.ok_or_else(|| Stop::Problem("no approval is pending".to_owned()))?;
+    let id = id.ok_or_else(|| StepFailure::Problem("no approval is pending".to_owned()))?;
     let grant = ["approvals", "grant", &id, "--comment", "they are archived"];
     let granted = stage.run(Caller("approver"), &grant).await?;
     succeeded(&granted, "`approvals grant`")?;
@@ -144,7 +146,7 @@ async fn approve(stage: &mut Stage<'_>) -> Shown {
         .to_owned())
 }
 
-async fn quarantine(stage: &mut Stage<'_>) -> Shown {
+async fn quarantine(stage: &mut Stage<'_>) -> StepResult {
     let changed = stage.run(Operator, &["demo", "change"]).await?;
     succeeded(&changed, "`demo change`")?;
     let is_known = |run: &OwnRun| run.stdout.contains("quarantined");
@@ -165,7 +167,7 @@ async fn quarantine(stage: &mut Stage<'_>) -> Shown {
         .to_owned())
 }
 
-async fn prove(stage: &mut Stage<'_>) -> Shown {
+async fn prove(stage: &mut Stage<'_>) -> StepResult {
     // The demo signs a checkpoint every two seconds; the whole tour must be signed.
     let is_signed = |run: &OwnRun| run.code == 0 && !run.stdout.contains("will be signed");
     let verified = stage.run_until(Operator, &["audit", "verify"], is_signed).await?;
@@ -176,7 +178,7 @@ async fn prove(stage: &mut Stage<'_>) -> Shown {
     let export = ["audit", "export", "--checkpoints"];
     let record = stage.run_into(&export, "record.jsonl").await?;
     let edit = Edit::of_caller(&record, "mcp:demo.wipe")
-        .ok_or_else(|| Stop::Problem("the record has no call of demo__wipe".to_owned()))?;
+        .ok_or_else(|| StepFailure::Problem("the record has no call of demo__wipe".to_owned()))?;
     stage.edit(&edit, &record, "record.jsonl", "altered.jsonl")?;
     let altered = ["audit", "verify", "--file", "altered.jsonl", "--public-key", "record.pub"];
     let found = stage.run(Operator, &altered).await?;

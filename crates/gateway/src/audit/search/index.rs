@@ -23,7 +23,7 @@ use toolcrib_core::{
 
 use super::{
     facts::{Causes, Facts, RETURNED},
-    matcher::{Matched, Matcher, Scope},
+    matcher::{MatchedRow, Matcher, Scope},
     segment::{Builder, Columns, Head, Ids, NONE, SIZE, segment_of},
 };
 
@@ -50,7 +50,7 @@ pub(super) struct Index {
     log: Arc<dyn EventLog>,
     record: Arc<dyn RecordStore>,
     segments: Arc<dyn SegmentStore>,
-    newest: tokio::sync::Mutex<Newest>,
+    newest: tokio::sync::Mutex<IncompleteSegment>,
     loaded: Cache<u64, Arc<Segment>, Bytes>,
     last_search: Mutex<Instant>,
     /// Segments before this one were removed.
@@ -59,7 +59,7 @@ pub(super) struct Index {
 
 /// The incomplete segment, and its inputs.
 #[derive(Default)]
-struct Newest {
+struct IncompleteSegment {
     builder: Builder,
     /// The position of the last event read; `None` before the first one.
     last: Option<u64>,
@@ -125,7 +125,7 @@ pub(super) trait Visitor: Send {
 
 /// The result of a visit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Visited {
+pub(super) struct VisitResult {
     /// Whether there may be more in the direction of the visit.
     pub(super) more: bool,
     /// The last visited position, in the numbering of the scope. Oldest first: the end of the log,
@@ -160,7 +160,7 @@ impl Index {
         order: Order,
         first: u64,
         visitor: &mut dyn Visitor,
-    ) -> Result<Visited, StoreError> {
+    ) -> Result<VisitResult, StoreError> {
         *self.last_search.lock() = Instant::now();
         let mut walk = Walk { scope, order, visitor, position: None, budget: MAX_SEGMENTS };
         let mut newest = self.newest.lock().await;
@@ -332,7 +332,7 @@ impl Index {
     }
 
     /// Reads the events since the last time, and stores at most `most` full segments.
-    async fn catch_up(&self, newest: &mut Newest, most: u64) -> Result<(), StoreError> {
+    async fn catch_up(&self, newest: &mut IncompleteSegment, most: u64) -> Result<(), StoreError> {
         let mut after = match newest.last {
             Some(last) => last,
             None => {
@@ -403,7 +403,7 @@ impl Index {
     }
 
     /// Stores the full segment, and starts the segment `next`.
-    async fn finish(&self, newest: &mut Newest, next: u64) -> Result<(), StoreError> {
+    async fn finish(&self, newest: &mut IncompleteSegment, next: u64) -> Result<(), StoreError> {
         let mut full = std::mem::replace(&mut newest.builder, Builder::new(next));
         newest.builder.causes = std::mem::take(&mut full.causes).next_segment();
         let Some(segment) = full.stored().filter(|_| full.head.rows > 0) else { return Ok(()) };
@@ -441,7 +441,10 @@ impl Index {
         if self.record.last_position().await? < known.saturating_add(SIZE) {
             if is_idle {
                 // The rest is read again by the next search, within milliseconds.
-                *newest = Newest { held: std::mem::take(&mut newest.held), ..Newest::default() };
+                *newest = IncompleteSegment {
+                    held: std::mem::take(&mut newest.held),
+                    ..IncompleteSegment::default()
+                };
             }
             return Ok(next > 0);
         }
@@ -509,7 +512,8 @@ impl Walk<'_> {
         self.visitor.segment(head);
         let first = number * SIZE + 1;
         let mut visit = |row: usize| {
-            let Matched { position, undecided } = matcher.matched(self.scope, columns, ids, row)?;
+            let MatchedRow { position, undecided } =
+                matcher.matched(self.scope, columns, ids, row)?;
             let global = first + u64::from(*columns.position.get(row)?);
             let row = Row { position, global, head, columns, row, undecided };
             let flow = self.visitor.row(&row);
@@ -540,11 +544,11 @@ impl Walk<'_> {
         });
     }
 
-    fn stopped(&self) -> Visited {
-        Visited { more: true, position: self.position }
+    fn stopped(&self) -> VisitResult {
+        VisitResult { more: true, position: self.position }
     }
 
-    fn ended(&self) -> Visited {
-        Visited { more: false, position: self.position }
+    fn ended(&self) -> VisitResult {
+        VisitResult { more: false, position: self.position }
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct Matcher {
 }
 
 /// A row that matches.
-pub(super) struct Matched {
+pub(super) struct MatchedRow {
     /// Its position in the numbering of the scope.
     pub(super) position: u64,
     /// A bit for each term that only the ids of the event decide: different ids may share a key of
@@ -66,7 +66,7 @@ enum Column {
 
 /// Whether a condition is fulfilled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Found {
+enum Fulfilment {
     No,
     /// The ids decide.
     Maybe,
@@ -143,7 +143,7 @@ impl Matcher {
         columns: &Columns,
         ids: &Ids,
         row: usize,
-    ) -> Option<Matched> {
+    ) -> Option<MatchedRow> {
         let position = match (self.tenant, &scope.tenant) {
             (Some((tenant, _)), _) if *columns.tenant.get(row)? != tenant => return None,
             (Some((_, first)), Some(_)) => first + u64::from(*columns.tenant_position.get(row)?),
@@ -158,12 +158,12 @@ impl Matcher {
         let mut undecided = 0;
         for (term, bit) in self.terms.iter().zip(0_u32..) {
             match term.iter().map(|test| test.found(columns, ids, row)).max() {
-                Some(Found::Yes) => {}
-                Some(Found::Maybe) => undecided |= 1_u32.checked_shl(bit)?,
-                Some(Found::No) | None => return None,
+                Some(Fulfilment::Yes) => {}
+                Some(Fulfilment::Maybe) => undecided |= 1_u32.checked_shl(bit)?,
+                Some(Fulfilment::No) | None => return None,
             }
         }
-        Some(Matched { position, undecided })
+        Some(MatchedRow { position, undecided })
     }
 }
 
@@ -179,11 +179,11 @@ fn tests(term: &Term, head: &Head) -> Option<Vec<Test>> {
 }
 
 impl Test {
-    fn found(&self, columns: &Columns, ids: &Ids, row: usize) -> Found {
-        let found = self.column.found(columns, ids, row).unwrap_or(Found::No);
+    fn found(&self, columns: &Columns, ids: &Ids, row: usize) -> Fulfilment {
+        let found = self.column.found(columns, ids, row).unwrap_or(Fulfilment::No);
         match (self.is_negated, found) {
-            (true, Found::No) => Found::Yes,
-            (true, Found::Yes) => Found::No,
+            (true, Fulfilment::No) => Fulfilment::Yes,
+            (true, Fulfilment::Yes) => Fulfilment::No,
             (_, found) => found,
         }
     }
@@ -228,9 +228,9 @@ impl Column {
         }
     }
 
-    fn found(&self, columns: &Columns, ids: &Ids, row: usize) -> Option<Found> {
-        let exactly = |is: bool| if is { Found::Yes } else { Found::No };
-        let perhaps = |may_be: bool| if may_be { Found::Maybe } else { Found::No };
+    fn found(&self, columns: &Columns, ids: &Ids, row: usize) -> Option<Fulfilment> {
+        let exactly = |is: bool| if is { Fulfilment::Yes } else { Fulfilment::No };
+        let perhaps = |may_be: bool| if may_be { Fulfilment::Maybe } else { Fulfilment::No };
         let is_in = |list: &[bool], column: &[u16]| {
             list.get(usize::from(*column.get(row)?)).copied().map(exactly)
         };

@@ -104,7 +104,7 @@ impl Totals {
 impl Summary {
     pub(super) fn empty(filter: &EventFilter, buckets: usize, now: Timestamp) -> Self {
         let to = filter.to.unwrap_or(now);
-        Counting::new(filter.from.unwrap_or(to), to, buckets).finish(false)
+        SummaryBuilder::new(filter.from.unwrap_or(to), to, buckets).finish(false)
     }
 }
 
@@ -126,7 +126,7 @@ struct Groups {
 }
 
 /// A summary in progress.
-pub(super) struct Counting {
+pub(super) struct SummaryBuilder {
     from: i64,
     to: i64,
     step: i64,
@@ -139,7 +139,7 @@ pub(super) struct Counting {
     approval_required: Option<u16>,
 }
 
-impl Counting {
+impl SummaryBuilder {
     pub(super) fn new(from: Timestamp, to: Timestamp, buckets: usize) -> Self {
         let (from, to) = (from.timestamp_millis(), to.timestamp_millis());
         let most = i64::try_from(buckets.clamp(1, MAX_BUCKETS)).unwrap_or(1);
@@ -189,7 +189,7 @@ impl Counting {
     }
 }
 
-impl Visitor for Counting {
+impl Visitor for SummaryBuilder {
     fn segment(&mut self, head: &Head) {
         self.tools.begin(head.tools.len());
         self.principals.begin(head.principals.len());
@@ -332,7 +332,7 @@ mod tests {
             ("2020-01-01T00:00:00Z", "2026-01-01T00:00:00Z", 60, 6 * 604_800),
             ("2026-11-25T10:00:00Z", "2026-11-25T10:00:00Z", 1, 1),
         ] {
-            let summary = Counting::new(at(from), at(to), most).finish(false);
+            let summary = SummaryBuilder::new(at(from), at(to), most).finish(false);
             assert_eq!(summary.step_secs, step, "{from} {to}");
         }
     }

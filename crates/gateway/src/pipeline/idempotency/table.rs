@@ -59,7 +59,7 @@ pub(super) enum Lookup<R> {
 
 /// There are too many running calls.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Busy;
+pub(super) struct CapacityError;
 
 pub(super) struct Table<R> {
     limits: Limits,
@@ -153,11 +153,11 @@ impl<R: Clone> Table<R> {
         key: &str,
         call: Digest,
         waiting: R,
-    ) -> Result<(), Busy> {
+    ) -> Result<(), CapacityError> {
         let (all, each) = self.limits.running;
         let running = self.owners.get(owner).map_or(0, |held| held.running);
         if running >= each || self.running >= all {
-            return Err(Busy);
+            return Err(CapacityError);
         }
         self.running += 1;
         let held = self.owners.entry(owner.clone()).or_default();

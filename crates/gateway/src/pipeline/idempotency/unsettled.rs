@@ -18,7 +18,7 @@ const MAX: usize = 10_000;
 
 /// Completed calls before their settlement, the oldest first.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Unsettled(Arc<Mutex<VecDeque<Arc<EndedCall>>>>);
+pub(crate) struct UnsettledCalls(Arc<Mutex<VecDeque<Arc<EndedCall>>>>);
 
 /// A completed call.
 #[derive(Debug)]
@@ -48,9 +48,9 @@ impl EndedCall {
     }
 }
 
-// === impl Unsettled ===
+// === impl UnsettledCalls ===
 
-impl Unsettled {
+impl UnsettledCalls {
     /// Settles `call`, now or later.
     pub(crate) async fn settle(&self, store: &dyn IdempotencyStore, call: EndedCall) {
         if let Err(error) = call.settle(store).await {

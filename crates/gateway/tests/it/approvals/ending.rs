@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolcrib_core::{
-    approval::{ApprovalState, Verdict, VoteRefused},
+    approval::{ApprovalState, Verdict, VoteRefusal},
     principal::Principal,
 };
 
@@ -15,7 +15,7 @@ async fn state(rig: &Rig, id: &toolcrib_core::id::ApprovalId) -> ApprovalState {
     rig.gateway.approvals().find(&caller(), id).await.unwrap().approval.state
 }
 
-async fn withdraw(rig: &Rig, who: &Principal, id: &toolcrib_core::id::ApprovalId) -> VoteRefused {
+async fn withdraw(rig: &Rig, who: &Principal, id: &toolcrib_core::id::ApprovalId) -> VoteRefusal {
     refused(rig.gateway.approvals().respond(who, id, Verdict::Withdraw, None).await)
 }
 
@@ -25,9 +25,9 @@ async fn a_grant_that_was_withdrawn_lets_no_call_run() {
     let rig = asking("", ASKS).await;
     let id = rig.ask(json!({})).await;
     let bob = approver("bob");
-    assert_eq!(withdraw(&rig, &bob, &id).await, VoteRefused::NotGranted("pending"));
+    assert_eq!(withdraw(&rig, &bob, &id).await, VoteRefusal::NotGranted("pending"));
     rig.answer(&bob, &id, Verdict::Grant).await;
-    assert_eq!(withdraw(&rig, &caller(), &id).await, VoteRefused::Own);
+    assert_eq!(withdraw(&rig, &caller(), &id).await, VoteRefusal::Own);
     let withdrawn = rig.answer(&bob, &id, Verdict::Withdraw).await;
     assert_eq!((withdrawn.state, withdrawn.live), (ApprovalState::Withdrawn, false));
     let again = rig.ask(json!({})).await;
@@ -35,7 +35,7 @@ async fn a_grant_that_was_withdrawn_lets_no_call_run() {
     // Only a principal that could have given the grant can withdraw it.
     rig.answer(&bob, &again, Verdict::Grant).await;
     rig.answer(&who("olga", &["approvals:override"]), &again, Verdict::Withdraw).await;
-    assert_eq!(withdraw(&rig, &bob, &again).await, VoteRefused::NotGranted("withdrawn"));
+    assert_eq!(withdraw(&rig, &bob, &again).await, VoteRefusal::NotGranted("withdrawn"));
     assert_eq!(rig.runs(), 0);
     let recorded = rig.log.recorded();
     assert!(recorded.contains(&"rejected bob withdrawn".to_owned()), "{recorded:?}");
@@ -49,7 +49,7 @@ async fn one_consent_of_two_can_be_withdrawn_by_its_approver() {
     let id = rig.ask(json!({})).await;
     rig.answer(&approver("bob"), &id, Verdict::Grant).await;
     let carl = approver("carl");
-    assert_eq!(withdraw(&rig, &carl, &id).await, VoteRefused::NotGranted("pending"));
+    assert_eq!(withdraw(&rig, &carl, &id).await, VoteRefusal::NotGranted("pending"));
     let withdrawn = rig.answer(&approver("bob"), &id, Verdict::Withdraw).await;
     assert_eq!(withdrawn.state, ApprovalState::Withdrawn);
     assert_eq!(rig.runs(), 0);
@@ -158,7 +158,7 @@ async fn a_comment_of_hidden_characters_is_no_reason() {
     {
         let comment = Some(comment.to_owned());
         let said = rig.gateway.approvals().respond(&olga, &id, Verdict::Override, comment).await;
-        assert_eq!(refused(said), VoteRefused::Unexplained);
+        assert_eq!(refused(said), VoteRefusal::Unexplained);
     }
     let blank = Some("\u{200b}".to_owned());
     let granted = rig.gateway.approvals().respond(&olga, &id, Verdict::Grant, blank).await.unwrap();

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 use toolcrib_core::{
-    approval::{ApprovalState, Verdict, VoteRefused},
+    approval::{ApprovalState, Verdict, VoteRefusal},
     id::{ApprovalId, KeyId, PrincipalId, TenantId},
     principal::{AuthMethod, Principal},
     scope::Grant,
@@ -65,7 +65,7 @@ impl Rig {
         asked(self.call(who, "s__echo", json!({ "n": n })).await.result)
     }
 
-    async fn votes(&self, who: &Principal, id: &ApprovalId) -> Result<ApprovalState, VoteRefused> {
+    async fn votes(&self, who: &Principal, id: &ApprovalId) -> Result<ApprovalState, VoteRefusal> {
         match self.gateway.approvals().respond(who, id, Verdict::Grant, None).await {
             Err(ApprovalError::Refused(refused)) => Err(refused),
             other => Ok(other.unwrap().state),
@@ -93,11 +93,11 @@ async fn who_makes_a_key_does_not_consent_with_it() {
     let renewed_itself = rig.rotated(&by_way_of, &by_way_of).await;
     let id = rig.asks(&max, 1).await;
     for who in [&made, &renewed, &by_way_of, &renewed_itself] {
-        assert_eq!(rig.votes(who, &id).await, Err(VoteRefused::SameHand), "{who:?}");
+        assert_eq!(rig.votes(who, &id).await, Err(VoteRefusal::SameHand), "{who:?}");
     }
     let why = Some("why".to_owned());
     let passed_over = rig.gateway.approvals().respond(&made, &id, Verdict::Override, why).await;
-    assert_eq!(refused(passed_over), VoteRefused::SameHand);
+    assert_eq!(refused(passed_over), VoteRefusal::SameHand);
     // The key that the operator created has no other creator.
     assert_eq!(rig.votes(&bob, &id).await, Ok(ApprovalState::Granted));
     // Only this much is stored of a vote that does not count.
@@ -113,8 +113,8 @@ async fn who_makes_a_key_does_not_consent_to_its_calls() {
     let bob = rig.by_operator("bob", &["approvals:respond"]).await;
     let (one, two) = (rig.by(&max, "one", EVERYTHING).await, rig.by(&max, "two", EVERYTHING).await);
     let id = rig.asks(&one, 1).await;
-    assert_eq!(rig.votes(&max, &id).await, Err(VoteRefused::SameHand));
-    assert_eq!(rig.votes(&two, &id).await, Err(VoteRefused::SameHand), "both are of one hand");
+    assert_eq!(rig.votes(&max, &id).await, Err(VoteRefusal::SameHand));
+    assert_eq!(rig.votes(&two, &id).await, Err(VoteRefusal::SameHand), "both are of one hand");
     assert_eq!(rig.votes(&bob, &id).await, Ok(ApprovalState::Granted));
     // It may reject calls with keys that it created.
     let id = rig.asks(&one, 2).await;
@@ -132,7 +132,7 @@ async fn keys_of_one_maker_are_one_voice() {
     let made = rig.by(&max, "carol", EVERYTHING).await;
     let id = rig.asks(&ann, 1).await;
     assert_eq!(rig.votes(&max, &id).await, Ok(ApprovalState::Pending));
-    assert_eq!(rig.votes(&made, &id).await, Err(VoteRefused::SameHand));
+    assert_eq!(rig.votes(&made, &id).await, Err(VoteRefusal::SameHand));
     assert_eq!(rig.votes(&bob, &id).await, Ok(ApprovalState::Granted));
 }
 
@@ -153,7 +153,7 @@ async fn who_consents_does_not_use_the_grant() {
     assert_ne!(other, id);
     assert_eq!(rig.asks(&renewed, 1).await, other, "keys of the same hands make the same call");
     assert_eq!(rig.runs(), 0);
-    assert_eq!(rig.votes(&max, &other).await, Err(VoteRefused::SameHand));
+    assert_eq!(rig.votes(&max, &other).await, Err(VoteRefusal::SameHand));
     // The grant remains valid for the requester, also with another key from the operator.
     let again = rig.by_operator("ann", &["tools:*"]).await;
     let called = rig.call(&again, "s__echo", json!({ "n": 1 })).await;

@@ -25,17 +25,17 @@ use url::Url;
 
 use crate::{
     credential::sendable,
-    egress::{Answer, Egress, EgressError, Guard, Network, Outgoing, Resolver},
+    egress::{Answer, Egress, EgressError, Guard, Network, OutgoingRequest, Resolver},
 };
 
 /// Returns `answers[n]` for query number `n`, and the last entry for all further ones.
-struct Scripted {
+struct ScriptedResolver {
     answers: Vec<&'static [&'static str]>,
     queries: AtomicUsize,
 }
 
 #[async_trait]
-impl Resolver for Scripted {
+impl Resolver for ScriptedResolver {
     async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
         let n = self.queries.fetch_add(1, Ordering::SeqCst).min(self.answers.len() - 1);
         Ok(self.answers[n].iter().map(|address| address.parse().unwrap()).collect())
@@ -84,14 +84,15 @@ fn redirect(status: u16, to: &str) -> String {
 }
 
 fn egress(answers: &[&'static [&'static str]], allow: &[&str], url: Option<&str>) -> Egress {
-    let resolver = Arc::new(Scripted { answers: answers.to_vec(), queries: AtomicUsize::new(0) });
+    let resolver =
+        Arc::new(ScriptedResolver { answers: answers.to_vec(), queries: AtomicUsize::new(0) });
     let url = url.map(|url| Url::parse(url).unwrap());
     let guard = Guard::new(allow.iter().map(|a| a.parse().unwrap()).collect(), url.as_ref());
     Network::new(resolver).egress(guard).unwrap()
 }
 
-fn get(url: &str) -> Outgoing {
-    Outgoing { hops: 5, ..Outgoing::new(Method::GET, Url::parse(url).unwrap()) }
+fn get(url: &str) -> OutgoingRequest {
+    OutgoingRequest { hops: 5, ..OutgoingRequest::new(Method::GET, Url::parse(url).unwrap()) }
 }
 
 async fn send(egress: &Egress, url: &str) -> (Result<Answer, EgressError>, Vec<EgressDecided>) {

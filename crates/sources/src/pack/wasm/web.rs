@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use toolcrib_core::egress::EgressTrail;
 use url::Url;
 
-use crate::egress::{Answer, CONNECTION_HEADERS, Egress, EgressError, MAX_HOPS, Outgoing};
+use crate::egress::{Answer, CONNECTION_HEADERS, Egress, EgressError, MAX_HOPS, OutgoingRequest};
 
 /// Requests per call.
 pub(super) const MAX_REQUESTS: usize = 32;
@@ -98,7 +98,7 @@ fn refused(error: EgressError) -> FetchError {
     (code, error.to_string())
 }
 
-fn outgoing(request: &[u8]) -> Result<Outgoing, FetchError> {
+fn outgoing(request: &[u8]) -> Result<OutgoingRequest, FetchError> {
     let invalid = |problem: &str| ("invalid_request", problem.to_owned());
     let wanted: FetchRequest = serde_json::from_slice(request).map_err(|_| {
         invalid("expected `url`, optionally `method`, `headers`, `body` or `bodyBase64`")
@@ -131,7 +131,7 @@ fn outgoing(request: &[u8]) -> Result<Outgoing, FetchError> {
         }
         (None, None) => None,
     };
-    let mut outgoing = Outgoing::new(method, url);
+    let mut outgoing = OutgoingRequest::new(method, url);
     // Headers set by pack code stay with the origin that it named.
     outgoing.bound = sent;
     outgoing.body = body.map(Into::into);

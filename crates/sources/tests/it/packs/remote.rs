@@ -16,7 +16,7 @@ use toolcrib_core::{
         pack::{PackGrant, PackSpec},
     },
 };
-use toolcrib_testkit::upstream::{Answers, Echoing, FaultyHttp};
+use toolcrib_testkit::upstream::{Answers, EchoServer, FaultyHttp};
 
 use super::{granted, make, refused, spec, structured};
 use crate::{
@@ -107,7 +107,7 @@ async fn a_declared_request_is_sent_and_its_result_taken() {
 
 #[tokio::test]
 async fn a_request_that_wants_a_credential_is_offered_where_there_is_one() {
-    let server = Echoing::start(&["value-canary"]);
+    let server = EchoServer::start(&["value-canary"]);
     let dir = tempfile::tempdir().unwrap();
     let described = |secrets: Value| {
         let request = json!({ "path": "/api/whoami" });

@@ -15,10 +15,10 @@ use toolcrib_mcp::{
 use super::{
     headers,
     reply::{fail, invalid, no_session, not_allowed, unavailable},
-    stream::{self, First},
+    stream::{self, StreamStart},
 };
 use crate::{
-    mcp::{changes::ListWatch, era, host::Client, session::Hold},
+    mcp::{changes::ListWatch, era, host::Client, session::SessionHold},
     middleware::Refusal,
 };
 
@@ -27,7 +27,7 @@ pub(super) enum NamedSession {
     /// The request names no session, or sessions are off.
     None,
     /// A session of the caller.
-    Own(Hold),
+    Own(SessionHold),
     /// A session unknown to the caller.
     Unknown,
     /// The store is unavailable.
@@ -75,7 +75,7 @@ pub(super) async fn open(
         let _stream = &stream;
         message
     });
-    stream::respond(messages, First::Retry)
+    stream::respond(messages, StreamStart::Retry)
 }
 
 /// `DELETE`: closes a session.
@@ -112,7 +112,10 @@ pub(super) fn with_session(mut response: Response, id: &str) -> Response {
 }
 
 /// Finds the session of a request without a body. The stateless revision has no such requests.
-async fn of_request(client: &Client, headers: &HeaderMap) -> Result<Option<Hold>, Box<Response>> {
+async fn of_request(
+    client: &Client,
+    headers: &HeaderMap,
+) -> Result<Option<SessionHold>, Box<Response>> {
     let refused = |error: RpcError| Box::new(fail(StatusCode::BAD_REQUEST, None, &error));
     let version = headers::version(headers).map_err(refused)?;
     if version == Some(MODERN) {

@@ -20,7 +20,7 @@ use toolcrib_mcp::sse;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The start of a stream.
-pub(super) enum First {
+pub(super) enum StreamStart {
     Nothing,
     /// A message that already exists.
     Message(Bytes),
@@ -33,7 +33,7 @@ pub(super) enum First {
 /// Builds a response that streams `messages`.
 pub(super) fn respond(
     messages: impl Stream<Item = Bytes> + Send + 'static,
-    first: First,
+    first: StreamStart,
 ) -> Response {
     let mut response = Body::from_stream(events(messages, first)).into_response();
     let headers = response.headers_mut();
@@ -45,19 +45,19 @@ pub(super) fn respond(
 
 fn events(
     messages: impl Stream<Item = Bytes> + Send + 'static,
-    first: First,
+    first: StreamStart,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
     stream::unfold((messages.boxed(), first), async |(mut messages, first)| {
         let event = match first {
-            First::Message(message) => sse::encode(&message).into(),
-            First::Comment => Bytes::from_static(b": open\n\n"),
-            First::Retry => Bytes::from_static(b"retry: 4000\n: open\n\n"),
-            First::Nothing => match timeout(KEEP_ALIVE, messages.next()).await {
+            StreamStart::Message(message) => sse::encode(&message).into(),
+            StreamStart::Comment => Bytes::from_static(b": open\n\n"),
+            StreamStart::Retry => Bytes::from_static(b"retry: 4000\n: open\n\n"),
+            StreamStart::Nothing => match timeout(KEEP_ALIVE, messages.next()).await {
                 Err(_silence) => Bytes::from_static(b": keep-alive\n\n"),
                 Ok(Some(message)) => sse::encode(&message).into(),
                 Ok(None) => return None,
             },
         };
-        Some((Ok(event), (messages, First::Nothing)))
+        Some((Ok(event), (messages, StreamStart::Nothing)))
     })
 }

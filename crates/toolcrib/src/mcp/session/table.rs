@@ -26,7 +26,7 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::{CatalogScope, Gateway, client_sessions::SessionListener, tasks::Policy};
 
-use super::{Handshake, Hold, Session};
+use super::{Handshake, Session, SessionHold};
 use crate::mcp::protocol::Id;
 
 /// The sessions of one server.
@@ -72,7 +72,7 @@ impl Sessions {
         principal: &Principal,
         within: &CatalogScope,
         handshake: Handshake,
-    ) -> Option<Hold> {
+    ) -> Option<SessionHold> {
         let sessions = self.gateway.client_sessions();
         let issued = sessions.issue(principal, within, &handshake.content()).await;
         let issued = issued
@@ -92,7 +92,7 @@ impl Sessions {
         principal: &Principal,
         within: &CatalogScope,
         id: &str,
-    ) -> Result<Option<Hold>, StoreError> {
+    ) -> Result<Option<SessionHold>, StoreError> {
         if let Some(hold) = self.find_here(principal, id) {
             // The session belongs to another URL, so it is unknown here.
             return Ok((hold.session().within == *within).then_some(hold));
@@ -121,7 +121,7 @@ impl Sessions {
         Ok(())
     }
 
-    fn find_here(&self, principal: &Principal, id: &str) -> Option<Hold> {
+    fn find_here(&self, principal: &Principal, id: &str) -> Option<SessionHold> {
         let owner = PrincipalKey::of(principal);
         let mut table = self.table.0.lock();
         let session = table.sessions.get(&owner)?.get(id)?;
@@ -135,7 +135,7 @@ impl Sessions {
     }
 
     /// Adds `session` to the table, or finds it there, and keeps it alive; `None` without room.
-    fn insert(&self, principal: &Principal, session: &Arc<Session>) -> Option<Hold> {
+    fn insert(&self, principal: &Principal, session: &Arc<Session>) -> Option<SessionHold> {
         let owner = PrincipalKey::of(principal);
         // Callers without credentials share one principal.
         let max_own = match principal.auth == AuthMethod::Anonymous {

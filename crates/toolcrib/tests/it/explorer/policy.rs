@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use toolcrib::{ExplorerConfig, ExplorerPolicy, RouterExt as _};
-use toolcrib_testkit::gateway::{Actor, Served, TestGateway, TestSource, TestTool};
+use toolcrib_testkit::gateway::{Actor, TestGateway, TestServer, TestSource, TestTool};
 
 use crate::support::column;
 
@@ -101,7 +101,7 @@ async fn a_gateway_is_a_provider() {
     let router = toolcrib::explorer("/mine", gw.gateway.clone(), config.clone());
     let strict = config.policy(ExplorerPolicy::All);
     let router = router.merge(toolcrib::explorer("/strict", gw.gateway.clone(), strict));
-    let served = Served::start(router).await;
+    let served = TestServer::start(router).await;
     let key = gw.principal("right", ["files:read"]).await;
     let right = served.bearer(key.key().unwrap());
     let nobody = served.anonymous();
@@ -129,11 +129,11 @@ async fn the_public_view_is_empty_without_an_anonymous_principal() {
     let gw = TestGateway::builder().tool(TestTool::new("open").scopes([])).start().await;
     let config = ExplorerConfig::new().allow_execute(true);
     let router = toolcrib::explorer("/mine", gw.gateway.clone(), config);
-    let served = Served::start(router).await;
+    let served = TestServer::start(router).await;
     assert_eq!(served.anonymous().get("/mine/tools").await.text(), "[]");
     assert_eq!(served.anonymous().get("/mine/tools/crib__open").await.status, 404);
     let call = served.anonymous().post("/mine/tools/crib__open/call", json!({})).await;
     assert_eq!(call.status, 404);
-    let router = Served::start(gw.gateway.router()).await;
+    let router = TestServer::start(gw.gateway.router()).await;
     assert_eq!(router.anonymous().get("/explorer/tools").await.status, 401);
 }

@@ -6,7 +6,7 @@ use std::sync::{
 use http::HeaderMap;
 use serde_json::json;
 use toolcrib::{Authenticator, ExplorerConfig, ExplorerPolicy, Identity, RequestHead, ToolCall};
-use toolcrib_testkit::gateway::{Reply, Served};
+use toolcrib_testkit::gateway::{Reply, TestServer};
 
 use super::{config, serve_f};
 
@@ -54,7 +54,7 @@ fn on() -> ExplorerConfig {
     config().allow_execute(true)
 }
 
-async fn call(served: &Served, key: &str) -> Reply {
+async fn call(served: &TestServer, key: &str) -> Reply {
     served.bearer(key).post("/explorer/tools/echo/call", json!({ "msg": "hi" })).await
 }
 

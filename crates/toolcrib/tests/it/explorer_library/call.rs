@@ -2,11 +2,11 @@ use std::{convert::Infallible, time::Duration};
 
 use serde_json::{Value, json};
 use toolcrib::{ExplorerConfig, HandlerError, ToolAnswer, ToolCall, ToolCallHandler};
-use toolcrib_testkit::gateway::{Reply, Served};
+use toolcrib_testkit::gateway::{Reply, TestServer};
 
 use super::{config, fixture_f, serve, serve_f};
 
-async fn call(served: &Served, tool: &str, arguments: Value) -> Reply {
+async fn call(served: &TestServer, tool: &str, arguments: Value) -> Reply {
     let path = format!("/explorer/tools/{tool}/call");
     let reply = served.anonymous().post(&path, arguments).await;
     assert_eq!(reply.header("content-type"), "application/json");

@@ -5,15 +5,15 @@ use std::sync::{
 
 use serde_json::{Value, json};
 use toolcrib::{ExplorerConfig, RequestHead, ToolAnswer, ToolCall};
-use toolcrib_testkit::gateway::{Reply, Served};
+use toolcrib_testkit::gateway::{Reply, TestServer};
 
 use super::{config, fixture_v, serve};
 
-async fn serve_v() -> Served {
+async fn serve_v() -> TestServer {
     serve(fixture_v(), config()).await
 }
 
-async fn check(served: &Served, tool: &str, body: &str) -> Reply {
+async fn check(served: &TestServer, tool: &str, body: &str) -> Reply {
     let path = format!("/explorer/tools/{tool}/validate");
     let reply = served.anonymous().post_text(&path, body.to_owned()).await;
     assert_eq!(reply.header("content-type"), "application/json");

@@ -1,6 +1,6 @@
 use axum::{Router, routing::get};
 use serde_json::json;
-use toolcrib_testkit::gateway::Served;
+use toolcrib_testkit::gateway::TestServer;
 
 use super::{config, f, fixture_f};
 use crate::support::{column, page_script};
@@ -10,7 +10,7 @@ use crate::support::{column, page_script};
 async fn the_prefix_is_the_given_one() {
     for prefix in ["/explorer", "/ui", "/a/b", "ui", "/ui/"] {
         let router = toolcrib::explorer(prefix, fixture_f(), config().allow_execute(true));
-        let served = Served::start(router).await;
+        let served = TestServer::start(router).await;
         let at = format!("/{}", prefix.trim_matches('/'));
         let caller = served.anonymous();
         for path in [at.clone(), format!("{at}/")] {
@@ -31,7 +31,7 @@ async fn the_prefix_is_the_given_one() {
 /// Extra: at the root.
 #[tokio::test]
 async fn an_explorer_can_be_the_root() {
-    let served = Served::start(toolcrib::explorer("/", fixture_f(), config())).await;
+    let served = TestServer::start(toolcrib::explorer("/", fixture_f(), config())).await;
     let caller = served.anonymous();
     let page = caller.get("/").await.text();
     assert!(page_script(&page).starts_with("/assets/"), "{page}");
@@ -49,7 +49,7 @@ async fn an_explorer_is_one_part_of_a_program() {
         .fallback(|| async { (http::StatusCode::NOT_FOUND, "not here") });
     let other = toolcrib::explorer("/other", fixture_f(), config().title("Other"));
     let program = own.merge(f(config())).merge(other).nest("/deep", f(config()));
-    let served = Served::start(program).await;
+    let served = TestServer::start(program).await;
     let caller = served.anonymous();
     assert_eq!(caller.get("/").await.text(), "home");
     assert_eq!(caller.get("/explorer-less").await.text(), "mine");
@@ -69,7 +69,7 @@ async fn an_explorer_is_one_part_of_a_program() {
 /// Extra: pages of other origins, and unlisted host names, are rejected.
 #[tokio::test]
 async fn foreign_pages_are_refused() {
-    let served = Served::start(f(config().allow_execute(true))).await;
+    let served = TestServer::start(f(config().allow_execute(true))).await;
     let path = "/explorer/tools/echo/call";
     let own = served.anonymous().with("origin", &served.url).post(path, json!({})).await;
     assert_eq!(own.status, 200);
@@ -80,7 +80,7 @@ async fn foreign_pages_are_refused() {
 
     let config = config().allow_execute(true);
     let listed = config.allowed_hosts(["crib.example"]).allowed_origins(["https://app.example"]);
-    let served = Served::start(f(listed)).await;
+    let served = TestServer::start(f(listed)).await;
     let named = |host| served.anonymous().with("host", host);
     assert_eq!(named("crib.example").get("/explorer/tools").await.status, 200);
     assert_eq!(named("evil.example").get("/explorer/tools").await.status, 403);
