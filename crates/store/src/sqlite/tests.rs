@@ -237,8 +237,8 @@ async fn a_full_disk_is_reported_and_loses_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     let pages = on_writer(&store, "PRAGMA page_count").await;
-    assert!(pages < 64);
-    on_writer(&store, "PRAGMA max_page_count = 64").await;
+    assert!(pages < 80);
+    on_writer(&store, "PRAGMA max_page_count = 80").await;
     let mut acknowledged = 0;
     let error = loop {
         let call = called("t", "r", &format!("e{acknowledged}"), &format!("c{acknowledged}"));
@@ -246,7 +246,7 @@ async fn a_full_disk_is_reported_and_loses_nothing() {
             Ok(_) => acknowledged += 1,
             Err(error) => break error,
         }
-        assert!(acknowledged < 10_000, "64 pages do not hold this many events");
+        assert!(acknowledged < 10_000, "80 pages do not hold this many events");
     };
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     assert!(error.to_string().contains("disk is full"), "{error}");
