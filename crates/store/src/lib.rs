@@ -19,7 +19,6 @@ mod copy;
 mod directory;
 mod event_text;
 mod fingerprint;
-mod grants;
 pub mod key_text;
 mod memory;
 mod open;

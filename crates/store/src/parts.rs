@@ -16,7 +16,6 @@ macro_rules! parts_of_itself {
             client_sessions: toolcrib_core::store::ClientSessionStore,
             saved: toolcrib_core::store::SavedStore,
             quotas: toolcrib_core::quota::QuotaStore,
-            grants: toolcrib_core::credential::GrantStore,
         }
     };
     ($($name:ident: $part:path,)*) => {

@@ -21,7 +21,6 @@ mod connect;
 mod copy;
 mod entry;
 mod failure;
-mod grants;
 mod handle;
 mod idempotency;
 mod instance;
@@ -50,7 +49,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use toolcrib_core::{
     clock::Timestamp,
-    credential::{CredentialStore, CredentialStoreError},
+    credential::{CredentialStore, CredentialStoreError, GrantStore},
     limit::RateLimiter,
     record::SharedWitnesses,
     store::{Changes, CommitObserver, Storage, StoreError, StoreMeasures},
@@ -60,7 +59,10 @@ use self::failure::within;
 pub use self::handle::PostgresStore;
 use crate::{
     Options,
-    rows::credentials::{self, Credentials},
+    rows::{
+        credentials::{self, Credentials},
+        grants::{self, Grants},
+    },
 };
 
 /// Fails if `url` is invalid. Makes no connection.
@@ -71,6 +73,10 @@ pub(crate) fn check_url(url: &str) -> Result<(), StoreError> {
 #[async_trait]
 impl Storage for PostgresStore {
     crate::parts::parts_of_itself!();
+
+    fn grants(&self) -> Arc<dyn GrantStore> {
+        Arc::new(Grants(self.clone()))
+    }
 
     fn credentials(&self) -> Arc<dyn CredentialStore> {
         Arc::new(Credentials(self.clone()))

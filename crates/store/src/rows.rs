@@ -3,6 +3,7 @@
 
 pub(crate) mod approvals;
 pub(crate) mod credentials;
+pub(crate) mod grants;
 pub(crate) mod idempotency;
 pub(crate) mod keys;
 pub(crate) mod pins;
@@ -70,6 +71,20 @@ pub(crate) trait Database: Send + Sync + 'static {
 
     /// Runs a statement, and returns the number of rows that it changed.
     fn run(&self, statement: Statement) -> impl Future<Output = Result<usize, StoreError>> + Send;
+
+    /// Runs `statements` in one transaction, after those of the same `turn`. Returns the number of
+    /// rows that the last one changed.
+    fn run_in_turn(
+        &self,
+        turn: String,
+        statements: Vec<Statement>,
+    ) -> impl Future<Output = Result<usize, StoreError>> + Send;
+
+    /// Runs a statement that returns the row that it removes, if any.
+    fn take<T: FromRow>(
+        &self,
+        statement: Statement,
+    ) -> impl Future<Output = Result<Option<T>, StoreError>> + Send;
 
     /// Runs a query.
     fn rows<T: FromRow>(

@@ -15,7 +15,6 @@ pub(crate) mod compact;
 mod copier;
 mod copy;
 mod failure;
-mod grants;
 mod handle;
 mod idempotency;
 mod instance;
@@ -48,13 +47,16 @@ use rusqlite::Connection;
 use tokio::time::{Instant, sleep_until};
 use toolcrib_core::{
     clock::Timestamp,
-    credential::{CredentialStore, CredentialStoreError},
+    credential::{CredentialStore, CredentialStoreError, GrantStore},
     store::{Changes, CommitObserver, Storage, StoreError, StoreMeasures},
 };
 
 pub use self::handle::SqliteStore;
 use self::{failure::Failure, handle::LastPoll, row::whole};
-use crate::rows::credentials::{self, Credentials};
+use crate::rows::{
+    credentials::{self, Credentials},
+    grants::{self, Grants},
+};
 
 /// How often the file is polled for changes by other processes.
 const POLL: Duration = Duration::from_millis(200);
@@ -62,6 +64,10 @@ const POLL: Duration = Duration::from_millis(200);
 #[async_trait]
 impl Storage for SqliteStore {
     crate::parts::parts_of_itself!();
+
+    fn grants(&self) -> Arc<dyn GrantStore> {
+        Arc::new(Grants(self.clone()))
+    }
 
     fn credentials(&self) -> Arc<dyn CredentialStore> {
         Arc::new(Credentials(self.clone()))

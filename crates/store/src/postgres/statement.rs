@@ -43,6 +43,30 @@ impl Database for PostgresStore {
         self.run(statement).await
     }
 
+    async fn run_in_turn(
+        &self,
+        turn: String,
+        statements: Vec<Statement>,
+    ) -> Result<usize, StoreError> {
+        within(async {
+            let mut client = self.client().await?;
+            let transaction = client.transaction().await?;
+            let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))";
+            row::one(&transaction, lock, &[&turn]).await?;
+            let mut changed = 0;
+            for statement in &statements {
+                changed = run(&transaction, statement).await?;
+            }
+            transaction.commit().await?;
+            Ok(changed)
+        })
+        .await
+    }
+
+    async fn take<T: FromRow>(&self, statement: Statement) -> Result<Option<T>, StoreError> {
+        within(async { first(&self.client().await?, &statement, T::from_row).await }).await
+    }
+
     async fn rows<T: FromRow>(&self, statement: Statement) -> Result<Vec<T>, StoreError> {
         self.select(statement, T::from_row).await
     }

@@ -41,6 +41,23 @@ impl Database for SqliteStore {
         self.run(statement).await
     }
 
+    /// The writer runs one transaction at a time.
+    async fn run_in_turn(
+        &self,
+        _turn: String,
+        statements: Vec<Statement>,
+    ) -> Result<usize, StoreError> {
+        self.on_writer(move |connection| {
+            statements.iter().try_fold(0, |_, statement| run(connection, statement))
+        })
+        .await
+    }
+
+    async fn take<T: FromRow>(&self, statement: Statement) -> Result<Option<T>, StoreError> {
+        self.on_writer(move |connection| first(connection, &statement, |row| T::from_row(row)))
+            .await
+    }
+
     async fn rows<T: FromRow>(&self, statement: Statement) -> Result<Vec<T>, StoreError> {
         self.select(statement, |row| T::from_row(row)).await
     }
