@@ -63,20 +63,27 @@ impl OfferKind {
     }
 
     /// Distinguishes the offers of one source: the upstream's name for a tool, and for another offer
-    /// its kind and name.
+    /// its kind and name. A tool whose name has the form of such a pair gets its kind, too.
     pub fn key(self, name: &str) -> Cow<'_, str> {
         match self {
-            Self::Tool => Cow::Borrowed(name),
-            Self::Prompt | Self::Resource => Cow::Owned(format!("{self}{SEPARATOR}{name}")),
+            Self::Tool if pair(name).is_none() => Cow::Borrowed(name),
+            Self::Tool | Self::Prompt | Self::Resource => {
+                Cow::Owned(format!("{self}{SEPARATOR}{name}"))
+            }
         }
     }
 
     /// The kind and the name in a [`key`](Self::key).
     pub fn of_key(key: &str) -> (Self, &str) {
-        let (kind, name) = key.split_once(SEPARATOR).unwrap_or_default();
-        let kind = Self::ALL.into_iter().skip(1).find(|it| it.as_str() == kind);
-        kind.map_or((Self::Tool, key), |kind| (kind, name))
+        pair(key).unwrap_or((Self::Tool, key))
     }
+}
+
+/// Splits a kind and a name.
+fn pair(text: &str) -> Option<(OfferKind, &str)> {
+    let (kind, name) = text.split_once(SEPARATOR)?;
+    let kind = OfferKind::ALL.into_iter().find(|one| one.as_str() == kind)?;
+    Some((kind, name))
 }
 
 impl fmt::Display for OfferKind {
@@ -109,12 +116,15 @@ mod tests {
 
     #[test]
     fn offers_of_different_kinds_never_share_a_key() {
-        for kind in OfferKind::ALL {
-            let key = kind.key("greet").into_owned();
-            assert_eq!(OfferKind::of_key(&key), (kind, "greet"));
-            let others = OfferKind::ALL.into_iter().filter(|it| *it != kind);
-            assert!(others.map(|it| it.key("greet").into_owned()).all(|it| it != key));
+        let names = ["greet", "a\tb", "prompt\tgreet", "tool\tgreet", "tool\tprompt\tgreet", ""];
+        let mut keys = Vec::new();
+        for (kind, name) in OfferKind::ALL.iter().flat_map(|kind| names.map(|name| (*kind, name))) {
+            let key = kind.key(name).into_owned();
+            assert_eq!(OfferKind::of_key(&key), (kind, name));
+            assert!(!keys.contains(&key), "{key:?}");
+            keys.push(key);
         }
+        assert_eq!(OfferKind::Tool.key("greet"), "greet");
         assert_eq!(OfferKind::of_key("a\tb"), (OfferKind::Tool, "a\tb"));
     }
 }
