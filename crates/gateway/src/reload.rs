@@ -5,10 +5,10 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use toolcrib_config::{Config, SourceConfig};
+use toolcrib_config::Config;
 use toolcrib_core::{
     id::SourceId,
-    source::{InvalidSource, UpstreamSpec},
+    source::{InvalidSource, SourceSpec, UpstreamSpec},
 };
 
 use crate::{
@@ -42,30 +42,31 @@ pub enum ReloadError {
     Record(String),
 }
 
+fn by_id(config: &Config) -> BTreeMap<&SourceId, &SourceSpec> {
+    config.sources.iter().map(|source| (&source.spec.id, &source.spec)).collect()
+}
+
 // === impl Gateway ===
 
 impl Gateway {
     /// Compares `config` with the configuration in force, and with that of the start. Changes nothing.
     pub fn plan(&self, config: &Config) -> ReloadPlan {
         let now = self.config();
-        let by_id = |config: &Config| -> BTreeMap<SourceId, SourceConfig> {
-            config.sources.iter().map(|it| (it.spec.id.clone(), it.clone())).collect()
-        };
         let (before, after) = (by_id(&now), by_id(config));
         let mut plan =
             ReloadPlan { restart: config.restarts(&self.inner.started), ..<_>::default() };
-        for (id, source) in &after {
+        for (id, spec) in &after {
             match before.get(id) {
-                None => plan.started.push(id.clone()),
-                Some(old) if old.spec != source.spec => plan.replaced.push(id.clone()),
+                None => plan.started.push((*id).clone()),
+                Some(old) if old != spec => plan.replaced.push((*id).clone()),
                 Some(_) => {}
             }
         }
-        let is_removed = |(id, old): &(&SourceId, &SourceConfig)| {
-            // Those of the embedding program are part of every configuration.
-            old.spec.upstream != UpstreamSpec::Native && !after.contains_key(*id)
-        };
-        plan.removed = before.iter().filter(is_removed).map(|(id, _)| id.clone()).collect();
+        // Those of the embedding program are part of every configuration.
+        let gone = before
+            .values()
+            .filter(|old| old.upstream != UpstreamSpec::Native && !after.contains_key(&old.id));
+        plan.removed = gone.map(|old| old.id.clone()).collect();
         plan
     }
 

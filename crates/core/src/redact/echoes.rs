@@ -136,6 +136,9 @@ impl Echoes {
     /// # Errors
     /// [`UpstreamErrorKind::Protocol`] if an input request contains a value.
     pub fn reply(&self, reply: Reply) -> Result<Reply, UpstreamError> {
+        if self.values.is_empty() {
+            return Ok(reply);
+        }
         match reply {
             Reply::Done(outcome) => Ok(Reply::Done(self.outcome(outcome))),
             Reply::NeedsInput(Question::Rejected(words)) => {

@@ -44,8 +44,8 @@ pub(crate) struct StopConditions<'a> {
 /// Runs `operation` at `source` until it finishes or one of the conditions stops it. Dropping the
 /// source's future cancels the call at the upstream.
 pub(crate) async fn run(
-    source: Option<Arc<dyn Source>>,
-    breaker: Option<Arc<Breaker>>,
+    source: Option<&dyn Source>,
+    breaker: Option<&Arc<Breaker>>,
     permit: &Permit,
     operation: Operation,
     stop: StopConditions<'_>,
@@ -58,14 +58,15 @@ pub(crate) async fn run(
     if cancelled.is_cancelled() {
         return Execution::not_started(CallError::Cancelled);
     }
-    let breaker_guard = match breaker.map(|it| it.enter(permit.principal(), &*source)).transpose() {
-        Ok(breaker_guard) => breaker_guard,
-        Err(wait) => {
-            let detail = "not sent: the source failed again and again";
-            let error = UpstreamError::new(UpstreamErrorKind::Unavailable, detail);
-            return Execution::not_started(CallError::Upstream(error.retry_after(wait)));
-        }
-    };
+    let breaker_guard =
+        match breaker.map(|breaker| breaker.enter(permit.principal(), source)).transpose() {
+            Ok(breaker_guard) => breaker_guard,
+            Err(wait) => {
+                let detail = "not sent: the source failed again and again";
+                let error = UpstreamError::new(UpstreamErrorKind::Unavailable, detail);
+                return Execution::not_started(CallError::Upstream(error.retry_after(wait)));
+            }
+        };
     let Invocation { timeout, max_result_bytes: max_bytes, .. } = *operation.invocation();
     let started = clock.monotonic_nanos();
     let served = std::panic::AssertUnwindSafe(source.serve(permit, operation)).catch_unwind();

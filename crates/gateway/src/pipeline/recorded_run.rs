@@ -125,7 +125,7 @@ impl RecordedRun {
             let (cause, cancelled) = (started.event().clone(), self.cancelled.clone());
             self.runs.enter(id, cause, parent, cancelled, self.runnable.clone())
         });
-        let (source, breaker) = (self.source.clone(), self.breaker.clone());
+        let (source, breaker) = (self.source.as_deref(), self.breaker.as_ref());
         let clock = &*self.services.clock;
         let stop = StopConditions { deadline, cancelled: &self.cancelled, clock };
         let running = dispatch::run(source, breaker, &self.permit, operation, stop);

@@ -197,10 +197,7 @@ impl Source for RunningSource {
 
     async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {
         let entry = permit.entry();
-        let is_meant = |tool: &&TestTool| {
-            tool.offer.kind() == entry.offer.kind() && tool.name == entry.upstream_name
-        };
-        let tool = self.tools.lock().iter().find(is_meant).cloned();
+        let tool = self.tools.lock().iter().find(|tool| tool.is_in(entry)).cloned();
         match tool {
             Some(tool) => tool.run(operation.invocation().clone()).await,
             None => Err(UpstreamError::new(UpstreamErrorKind::Refused, "the tool is gone")),

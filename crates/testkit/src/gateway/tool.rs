@@ -12,6 +12,7 @@ use std::{
 use serde_json::{Map, Value, json};
 use toolcrib_core::{
     call::{Invocation, Outcome, Reply, UpstreamError},
+    catalog::Entry,
     offer::Offer,
     source::DiscoveredOffer,
 };
@@ -24,7 +25,6 @@ type Run = Arc<dyn Fn(Invocation) -> ToolFuture + Send + Sync>;
 #[derive(Clone)]
 pub struct TestTool {
     pub(super) name: String,
-    pub(super) offer: Offer,
     rule: String,
     described: DiscoveredOffer,
     run: Run,
@@ -37,7 +37,6 @@ impl TestTool {
         let described = DiscoveredOffer { name: name.to_owned(), ..DiscoveredOffer::default() };
         let tool = Self {
             name: name.to_owned(),
-            offer: Offer::Tool,
             rule: String::new(),
             described,
             run: Arc::new(|_| unreachable!("replaced below")),
@@ -50,8 +49,7 @@ impl TestTool {
     /// tool.
     #[must_use]
     pub fn offered_as(mut self, offer: Offer) -> Self {
-        self.described.offer = offer.clone();
-        self.offer = offer;
+        self.described.offer = offer;
         self
     }
 
@@ -147,6 +145,11 @@ impl TestTool {
             return String::new();
         }
         format!("[source.tools.{}]\n{}", json!(self.name), self.rule)
+    }
+
+    /// Whether `entry` is the entry of this tool.
+    pub(super) fn is_in(&self, entry: &Entry) -> bool {
+        self.described.key() == entry.key()
     }
 
     pub(super) fn discovered(&self) -> DiscoveredOffer {
