@@ -125,7 +125,7 @@ pub trait Storage: Send + Sync + 'static {
     /// The credentials.
     fn credentials(&self) -> Arc<dyn CredentialStore>;
 
-    /// The accounts that people connected, and the authorizations that are under way.
+    /// The accounts that people connected, and pending authorizations.
     fn grants(&self) -> Arc<dyn GrantStore>;
 
     /// Returns the current numbers of changes. With `seen`, waits until they differ, but at most

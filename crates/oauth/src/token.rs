@@ -32,7 +32,7 @@ const PERMANENT: &[&str] = &[
 /// A request for a token.
 #[derive(Clone, Copy)]
 pub struct TokenRequest<'a> {
-    /// Who asks.
+    /// The client that sends the request.
     pub client: Client<'a>,
     /// What the token is exchanged for.
     pub grant: Grant<'a>,

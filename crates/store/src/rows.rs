@@ -64,19 +64,19 @@ pub(crate) trait Columns {
     ) -> Result<Option<Timestamp>, Self::Failure>;
 }
 
-/// A database that runs shared statements, so that a part without transactions of its own is written
-/// once.
+/// A database that runs shared statements. A part that needs no special transactions is written once
+/// for both databases.
 pub(crate) trait Database: Send + Sync + 'static {
     fn options(&self) -> &Options;
 
     /// Runs a statement, and returns the number of rows that it changed.
     fn run(&self, statement: Statement) -> impl Future<Output = Result<usize, StoreError>> + Send;
 
-    /// Runs `statements` in one transaction, after those of the same `turn`. Returns the number of
+    /// Runs `statements` in one transaction, which holds the lock called `lock`. Returns the number of
     /// rows that the last one changed.
-    fn run_in_turn(
+    fn run_locked(
         &self,
-        turn: String,
+        lock: String,
         statements: Vec<Statement>,
     ) -> impl Future<Output = Result<usize, StoreError>> + Send;
 
@@ -102,7 +102,7 @@ pub(crate) trait FromRow: Send + Sized + 'static {
 pub(crate) struct Reader<'a, R> {
     row: &'a R,
     what: Cow<'a, str>,
-    /// The column with an id that is no secret. It identifies the row to create again.
+    /// The column of the public id, which names a damaged row in errors.
     id: Option<usize>,
 }
 

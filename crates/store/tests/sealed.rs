@@ -288,7 +288,7 @@ async fn grants_need_a_key_and_are_resealed() {
     assert_eq!(none.list(&it.place.tenant, None).await.unwrap(), [it], "a list needs no key");
 }
 
-/// A new key for a name must not inherit the account of whoever had the name before.
+/// A new key must not inherit the account of an earlier principal with the same name.
 #[tokio::test]
 async fn a_principal_with_a_grant_is_not_new() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What a source is asked to do, and its replies.
+//! The operations of sources, and their replies.
 
 use super::{Invocation, Outcome, Question, UpstreamError, UpstreamErrorKind};
 use crate::offer::Offer;

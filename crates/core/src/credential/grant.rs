@@ -1,8 +1,7 @@
-//! Accounts that people connect: the grants that calls act with, and the authorizations that are
-//! under way.
+//! Accounts that people connect: the grants of their calls, and pending authorizations.
 //!
 //! Invariant: the values of both are sealed, bound to every other field. The state of an
-//! authorization is kept only as a hash, and serves once.
+//! authorization is kept only as a hash, and can be used once.
 
 use std::fmt;
 
@@ -16,7 +15,7 @@ use crate::{
     id::{CredentialId, PrincipalId, SourceId, TenantId},
 };
 
-/// The most authorizations of one principal that may be under way.
+/// The most pending authorizations of one principal.
 pub const MAX_PENDING_AUTHORIZATIONS: usize = 8;
 
 /// What a grant is for: the calls of one principal to one resource of one source.
@@ -40,7 +39,7 @@ pub struct AccountGrant {
     pub id: CredentialId,
     /// What it is for; a place has one grant.
     pub place: GrantPlace,
-    /// What was granted.
+    /// Its terms.
     pub terms: GrantTerms,
     /// When the person consented.
     pub created_at: Timestamp,
@@ -52,7 +51,7 @@ pub struct AccountGrant {
     pub revision: u64,
 }
 
-/// What was granted, by whom, and how tokens are renewed.
+/// The terms of a grant: its issuer, its scopes, and how its tokens are renewed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GrantTerms {
@@ -65,20 +64,20 @@ pub struct GrantTerms {
     /// The account, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
-    /// Whether it works.
+    /// Its state.
     pub state: GrantState,
     /// When the access token expires, if the server says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_expires_at: Option<Timestamp>,
 }
 
-/// Whether a grant works.
+/// The states of a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GrantState {
-    /// It works, as far as is known.
+    /// No refusal is known.
     Active,
-    /// The authorization server refuses to renew it: the person has to consent again.
+    /// The authorization server refuses to renew it. The person has to consent again.
     NeedsConsent,
 }
 
@@ -110,7 +109,7 @@ pub struct PendingAuthorization {
     pub expires_at: Timestamp,
 }
 
-/// An authorization request, as far as its response is compared with it.
+/// The part of an authorization request that its response is compared with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PendingTerms {

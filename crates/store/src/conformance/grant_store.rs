@@ -65,7 +65,7 @@ pub fn secrets(value: &str) -> GrantSecrets {
     }
 }
 
-/// An authorization that is under way for ten minutes from `at`.
+/// A pending authorization that expires ten minutes after `at`.
 pub fn pending(state: &str, principal: &str, at: Timestamp) -> PendingAuthorization {
     PendingAuthorization {
         state: PendingAuthorization::hash(&secret(state)),

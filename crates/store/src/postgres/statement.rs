@@ -43,16 +43,16 @@ impl Database for PostgresStore {
         self.run(statement).await
     }
 
-    async fn run_in_turn(
+    async fn run_locked(
         &self,
-        turn: String,
+        lock: String,
         statements: Vec<Statement>,
     ) -> Result<usize, StoreError> {
         within(async {
             let mut client = self.client().await?;
             let transaction = client.transaction().await?;
-            let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))";
-            row::one(&transaction, lock, &[&turn]).await?;
+            let sql = "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))";
+            row::one(&transaction, sql, &[&lock]).await?;
             let mut changed = 0;
             for statement in &statements {
                 changed = run(&transaction, statement).await?;

@@ -62,7 +62,7 @@ impl<D: Database> GrantStore for Grants<D> {
             Statement::new(replaced, values![tenant, principal, source, resource]),
             insert(&seal(&self.0.options().seal_keys, grant, &secrets)?)?,
         ];
-        self.0.run_in_turn(turn(&place), statements).await?;
+        self.0.run_locked(lock_of(&place), statements).await?;
         Ok(())
     }
 
@@ -151,7 +151,7 @@ impl<D: Database> GrantStore for Grants<D> {
             insert_pending(&seal_pending(&self.0.options().seal_keys, pending, &verifier)?)?,
             Statement::new(over_limit, values![state, tenant, principal, most]),
         ];
-        Ok(self.0.run_in_turn(turn(&place), statements).await? == 0)
+        Ok(self.0.run_locked(lock_of(&place), statements).await? == 0)
     }
 
     async fn take(
@@ -178,8 +178,8 @@ impl<D: Database> GrantStore for Grants<D> {
     }
 }
 
-/// Insertions of one principal happen one after the other, so that limits are exact.
-fn turn(place: &GrantPlace) -> String {
+/// The lock for the insertions of one principal, which makes limits exact.
+fn lock_of(place: &GrantPlace) -> String {
     format!("toolcrib grants {} {}", place.tenant, place.principal)
 }
 
@@ -307,7 +307,6 @@ fn in_millis(at: Timestamp) -> Timestamp {
 
 impl FromRow for StoredGrant {
     fn from_row<R: Columns>(row: &R) -> Result<Self, R::Failure> {
-        // An id is no secret; it identifies the account to connect again.
         let row = Reader::with_id(row, "the grant");
         let grant = AccountGrant {
             id: row.id(0)?,

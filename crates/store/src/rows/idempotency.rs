@@ -1,4 +1,4 @@
-//! Idempotent calls: what a stored call means for a claim, and its sealed parts.
+//! Idempotent calls: the outcome of a claim, and the sealed parts of a call.
 
 use serde_json::Value as Json;
 use toolcrib_core::{
@@ -35,7 +35,7 @@ pub(crate) struct StoredCall {
     pub(crate) until: Timestamp,
 }
 
-/// What a stored call means for a claim.
+/// The outcome of a claim for a key that has a call.
 pub(crate) enum Decision {
     /// The row is removed, and the key is free.
     Remove(i64),

@@ -96,7 +96,7 @@ pub(crate) fn at_place(item: &SavedItem) -> Statement {
     Statement::new(sql, values![tenant, kind, tool, name])
 }
 
-/// Counts what is [`ItemCounts`] before `item` is inserted.
+/// Selects the [`ItemCounts`] before `item` is inserted.
 pub(crate) fn count(item: &SavedItem) -> Statement {
     let sql = "SELECT (SELECT count(*) FROM saved WHERE tenant = ?1 AND kind = ?2 AND tool = ?3), \
                (SELECT count(*) FROM saved WHERE tenant = ?1 AND kind = ?2 AND principal = ?4)";

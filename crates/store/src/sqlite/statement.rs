@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl SqliteStore {
-    /// Runs a statement in a transaction of its own, and returns the number of rows that it changed.
+    /// Runs a statement in a separate transaction, and returns the number of rows that it changed.
     pub(super) async fn run(&self, statement: Statement) -> Result<usize, StoreError> {
         self.on_writer(move |connection| run(connection, &statement)).await
     }
@@ -41,10 +41,10 @@ impl Database for SqliteStore {
         self.run(statement).await
     }
 
-    /// The writer runs one transaction at a time.
-    async fn run_in_turn(
+    /// The writer runs one transaction at a time, so no lock is needed.
+    async fn run_locked(
         &self,
-        _turn: String,
+        _lock: String,
         statements: Vec<Statement>,
     ) -> Result<usize, StoreError> {
         self.on_writer(move |connection| {

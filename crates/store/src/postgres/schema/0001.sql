@@ -358,7 +358,7 @@ CREATE TABLE account_grants (
 );
 CREATE INDEX account_grants_by_expiry ON account_grants (expires_at);
 
--- The authorizations that are under way. `state` is the SHA-256 of the state in the request; `sealed`
+-- Pending authorizations. `state` is the SHA-256 of the state in the request; `sealed`
 -- has the verifier, sealed for all other columns but `created_at`.
 CREATE TABLE pending_authorizations (
   state      BYTEA PRIMARY KEY CHECK (length(state) = 32),

@@ -383,7 +383,7 @@ CREATE TABLE account_grants (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX account_grants_by_expiry ON account_grants (expires_at);
 
--- The authorizations that are under way. `state` is the SHA-256 of the state in the request; `sealed`
+-- Pending authorizations. `state` is the SHA-256 of the state in the request; `sealed`
 -- has the verifier, sealed for all other columns but `created_at`.
 CREATE TABLE pending_authorizations (
   state      BLOB NOT NULL PRIMARY KEY CHECK (length(state) = 32),
