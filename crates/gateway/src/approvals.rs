@@ -163,7 +163,7 @@ impl Approvals {
         let fingerprint = store.fingerprint(parts.into()).await.map_err(unavailable)?;
         let live = store.live(&principal.tenant, &fingerprint).await;
         let live = live.map_err(unavailable)?;
-        let grant = live.filter(|it| it.is_open(self.services.now())).map(Box::new);
+        let grant = live.filter(|approval| approval.is_open(self.services.now())).map(Box::new);
         Ok(ApprovalGate::Closed(Some(fingerprint), grant))
     }
 
@@ -238,7 +238,7 @@ impl Approvals {
 
 /// A part of a fingerprint; empty without a digest.
 fn digest(digest: Option<Digest>) -> Vec<u8> {
-    digest.map(|it| it.to_string()).unwrap_or_default().into()
+    digest.map(|digest| digest.to_string()).unwrap_or_default().into()
 }
 
 /// The address of the page that shows an approval.

@@ -230,7 +230,8 @@ impl GatewayBuilder {
     pub async fn start(self) -> Result<Gateway, InvalidSource> {
         let Self { config, storage, factory, clock, authorizer, limiter, natives, tasks, .. } =
             self;
-        let sampling = config.telemetry.as_ref().map(|it| it.sampling).unwrap_or_default();
+        let sampling =
+            config.telemetry.as_ref().map(|telemetry| telemetry.sampling).unwrap_or_default();
         let (spans, config_file) = (self.spans, self.config_file);
         let services = Services {
             storage,
@@ -248,7 +249,8 @@ impl GatewayBuilder {
         let audit = Arc::new(Audit::new(&services));
         let authenticator = Authenticator::start(&services, &config, self.key_sets).await;
         let shared = self.shared_limiter.map(|shared| -> Arc<dyn RateLimiter> {
-            let on_outage = config.limits.as_ref().map(|it| it.on_outage).unwrap_or_default();
+            let on_outage =
+                config.limits.as_ref().map(|limits| limits.on_outage).unwrap_or_default();
             Arc::new(SharedLimiter::new(shared, on_outage, Arc::clone(&clock)))
         });
         let limiter =

@@ -112,7 +112,7 @@ impl Gateway {
         let file = self.config_file().ok_or(EditRefusal::Absent)?.clone();
         blocking(move || {
             let stored = file.read()?;
-            let obstacle = file.obstacle().map(|it| it.to_string());
+            let obstacle = file.obstacle().map(|obstacle| obstacle.to_string());
             let parts = parts(&stored.text);
             Ok((stored, obstacle, parts))
         })
@@ -143,7 +143,7 @@ impl Gateway {
                 let stored = file.read()?;
                 let text = edit::apply(&stored.text, &changes)?;
                 let diff = edit::diff(&stored.text, &text);
-                let obstacle = file.obstacle().map(|it| it.to_string());
+                let obstacle = file.obstacle().map(|obstacle| obstacle.to_string());
                 Ok((stored, text, diff, obstacle))
             }
         })
@@ -259,7 +259,7 @@ impl Gateway {
     /// Checks `text` as a reload of this server does.
     async fn checked(&self, file: &ConfigFile, text: &str) -> CheckReport {
         let mut checked = file.check(text).await;
-        let is_empty = checked.config.as_ref().is_some_and(|it| it.sources.is_empty());
+        let is_empty = checked.config.as_ref().is_some_and(|config| config.sources.is_empty());
         if is_empty && !self.config().sources.is_empty() {
             checked.problems.push(Problem::new(
                 None,
@@ -276,7 +276,7 @@ impl Gateway {
         let mut found = Vec::new();
         let current = self.config();
         let grants = |config: &Config| {
-            let roles = principal.roles.iter().filter_map(|it| config.roles.get(it));
+            let roles = principal.roles.iter().filter_map(|role| config.roles.get(role));
             RouteScope::ConfigWrite.is_named_by(roles.flatten())
         };
         if grants(&current) && !grants(new) {
@@ -368,7 +368,7 @@ fn parts(text: &str) -> Map<String, Value> {
 /// Whether `[explorer] edit` is off in `text`.
 fn is_switched_off(text: &str) -> bool {
     let Ok(document) = text.parse::<DocumentMut>() else { return false };
-    let edit = document.get("explorer").and_then(|it| it.get("edit"));
+    let edit = document.get("explorer").and_then(|explorer| explorer.get("edit"));
     edit.and_then(Item::as_bool) == Some(false)
 }
 

@@ -202,7 +202,7 @@ impl Gateway {
         let config = self.config();
         let mut steps = vec![steps::scope(who, entry)];
         let policies = snapshot.decider.policies.as_deref();
-        steps.extend(policies.map(|it| steps::policy(it, who, entry, call, to)));
+        steps.extend(policies.map(|policies| steps::policy(policies, who, entry, call, to)));
         steps.push(steps::rate(entry));
         let quotas = quota::quotas_of(&snapshot.gate, who, entry);
         if !quotas.is_empty() {
@@ -241,7 +241,7 @@ impl Gateway {
             counts.add(&snapshot.decider.authorize(who.subject(), entry.resource()));
         }
         let quarantined = snapshot.quarantined.entries().iter();
-        counts.quarantined = quarantined.filter(|it| it.tenants.admits(&who.tenant)).count();
+        counts.quarantined = quarantined.filter(|entry| entry.tenants.admits(&who.tenant)).count();
         let mut steps = counts.steps(MAX_MISSING);
         steps.push(self.sources_step(who));
         listed(who, counts.visible, steps)
@@ -273,8 +273,16 @@ impl Gateway {
         let sources = self.supply().reports_for(&who.tenant);
         let away: Vec<Value> = sources
             .iter()
-            .filter(|it| it.status.state != SourceState::Ready || it.discovered_at.is_none())
-            .map(|it| json!({ "id": it.id, "state": it.status.state, "listed": it.discovered_at.is_some() }))
+            .filter(|source| {
+                source.status.state != SourceState::Ready || source.discovered_at.is_none()
+            })
+            .map(|source| {
+                json!({
+                    "id": source.id,
+                    "state": source.status.state,
+                    "listed": source.discovered_at.is_some(),
+                })
+            })
             .collect();
         let all = sources.len();
         let message = match (all, away.len()) {
@@ -318,7 +326,7 @@ fn explained(who: &Principal, entry: &Entry, steps: Vec<Step>) -> Explanation {
     };
     let any = |result: StepResult| steps.iter().any(|step| step.result == result);
     use StepName::{Credential, Pin, Policy, Quota, Rate, Scope, Source, Tenant};
-    let denied = steps.iter().find(|it| it.step == Policy && it.result == StepResult::Stop);
+    let denied = steps.iter().find(|step| step.step == Policy && step.result == StepResult::Stop);
     let by_arguments = denied.is_some_and(steps::is_by_arguments);
     let outcome =
         if [Tenant, Pin, Scope].into_iter().any(stopped) || (denied.is_some() && !by_arguments) {

@@ -122,7 +122,7 @@ mod tests {
     fn input(responses: Option<Value>, state: Option<&str>) -> InputForms {
         let caller = CallerInput {
             capabilities: Map::from_iter([("roots".to_owned(), json!({}))]),
-            responses: responses.and_then(|it| it.as_object().cloned()),
+            responses: responses.and_then(|responses| responses.as_object().cloned()),
             state: state.map(str::to_owned),
             is_repeated: false,
         };
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn each_member_of_a_further_round_identifies_the_call() {
         let plain = InputForms::from(CallInput::from(json!({ "amount": 1, "to": "bob" })));
-        let exact = |it: &InputForms| it.exact().to_vec();
+        let exact = |forms: &InputForms| forms.exact().to_vec();
         assert_eq!(exact(&plain), br#"{"amount":1,"to":"bob"}"#, "arguments alone have one form");
         assert_eq!(exact(&input(None, None)), exact(&plain), "capabilities identify no call");
         let rounds = [
@@ -150,7 +150,7 @@ mod tests {
         let forms: std::collections::BTreeSet<_> = rounds.iter().map(exact).collect();
         assert_eq!(forms.len(), rounds.len());
         let hashes: std::collections::BTreeSet<_> =
-            rounds.iter().map(|it| it.hash(&ArgumentsHash::Plain).to_owned()).collect();
+            rounds.iter().map(|round| round.hash(&ArgumentsHash::Plain).to_owned()).collect();
         assert_eq!(hashes.len(), 1, "`argsHash` is the one of the arguments");
     }
 

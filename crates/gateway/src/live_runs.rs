@@ -121,8 +121,9 @@ impl LiveRuns {
     /// Cancels the workflows of `run`. Returns their number.
     pub(crate) fn cancel(&self, tenant: &TenantId, run: &RunId) -> usize {
         let running = self.running.lock();
-        let wanted = running.values().filter(|it| it.tenant == *tenant && it.run == *run);
-        wanted.map(|it| it.end.cancel()).count()
+        let wanted =
+            running.values().filter(|workflow| workflow.tenant == *tenant && workflow.run == *run);
+        wanted.map(|workflow| workflow.end.cancel()).count()
     }
 
     /// Cancels one workflow.

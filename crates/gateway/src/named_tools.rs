@@ -119,7 +119,7 @@ impl<'a> RoleOfTools<'a> {
                 return Err(EditError::of_key("tools", format!("no tool matches {glob}")));
             }
             for entry in matching {
-                if !named.iter().any(|it| it.id == entry.id) {
+                if !named.iter().any(|tool| tool.id == entry.id) {
                     named.push(entry);
                 }
             }
@@ -127,11 +127,11 @@ impl<'a> RoleOfTools<'a> {
         let base = base_scopes(config, &change)?;
         let mut role = Self { config, change, base, named, others: Vec::new() };
         let before = ScopeSet::new(role.base.iter().cloned());
-        let after = role.scopes_with(role.named.iter().flat_map(|it| required(it)).cloned());
+        let after = role.scopes_with(role.named.iter().flat_map(|tool| required(tool)).cloned());
         let is_other = |entry: &&&Entry| {
             reaches(&after, entry)
                 && !reaches(&before, entry)
-                && !role.named.iter().any(|it| it.id == entry.id)
+                && !role.named.iter().any(|tool| tool.id == entry.id)
         };
         role.others = all.iter().filter(is_other).copied().collect();
         Ok(role)
@@ -139,7 +139,7 @@ impl<'a> RoleOfTools<'a> {
 
     fn resolve(self) -> (Change, RoleReach) {
         let names = |entries: &[&Entry]| -> Vec<String> {
-            let mut names: Vec<_> = entries.iter().map(|it| it.names.wire.clone()).collect();
+            let mut names: Vec<_> = entries.iter().map(|entry| entry.names.wire.clone()).collect();
             names.sort();
             names.truncate(MAX_NAMES);
             names

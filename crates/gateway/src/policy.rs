@@ -61,6 +61,6 @@ impl Authorizer for Decider {
 
     fn is_principal_specific(&self) -> bool {
         self.base.is_principal_specific()
-            || self.policies.as_ref().is_some_and(|it| it.is_principal_specific())
+            || self.policies.as_ref().is_some_and(|policies| policies.is_principal_specific())
     }
 }

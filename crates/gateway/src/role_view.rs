@@ -111,10 +111,12 @@ fn report(
     let principal = role_holder(tenant, name, grants)?;
     let view = snapshot.view(&principal);
     let may: Vec<RouteScope> =
-        RouteScope::ALL.iter().copied().filter(|it| it.is_held_by(&principal)).collect();
+        RouteScope::ALL.iter().copied().filter(|route| route.is_held_by(&principal)).collect();
     let matches = |grant: &&Grant| {
-        let route = |it: &RouteScope| Scope::parse(it.as_str()).is_ok_and(|it| grant.covers(&it));
-        needs.scopes.iter().any(|scope| grant.covers(scope)) || may.iter().any(route)
+        let is_covered = |route: &RouteScope| {
+            Scope::parse(route.as_str()).is_ok_and(|scope| grant.covers(&scope))
+        };
+        needs.scopes.iter().any(|scope| grant.covers(scope)) || may.iter().any(is_covered)
     };
     let scopes: Vec<String> = grants.iter().filter(matches).map(ToString::to_string).collect();
     if scopes.is_empty() && !needs.roles.contains(name) {

@@ -274,8 +274,11 @@ fn content_of(arguments: Map<String, Value>, tool: &Entry) -> Result<String, Sav
     if text.len() > MAX_ARGUMENTS {
         return Err(SavedError::TooLarge);
     }
-    let schema =
-        tool.tool.input_schema.as_ref().and_then(|it| serde_json::from_str(it.as_str()).ok());
+    let schema = tool
+        .tool
+        .input_schema
+        .as_ref()
+        .and_then(|schema| serde_json::from_str(schema.as_str()).ok());
     match first_secret(&arguments, schema.as_ref()) {
         Some(place) => Err(SavedError::Secret { member: "arguments", place }),
         None => Ok(text),

@@ -62,7 +62,7 @@ impl Approvals {
         let mut is_complete = false;
         for _ in 0..MAX_PAGES {
             let page = store.list(query.clone()).await.map_err(unavailable)?;
-            let last = page.last().map(|it| (it.created_at, it.id.clone()));
+            let last = page.last().map(|approval| (approval.created_at, approval.id.clone()));
             is_complete = page.len() < PAGE;
             found.extend(page.into_iter().filter(|approval| approval.is_visible_to(reader)));
             if is_complete || found.len() >= limit {

@@ -16,7 +16,8 @@ pub fn to_json(
     now: Timestamp,
 ) -> Value {
     let may = |verdict| approval.admits(reader, verdict, Some("-"), now).is_ok();
-    let mut input: Value = input.and_then(|it| serde_json::from_str(it).ok()).unwrap_or_default();
+    let mut input: Value =
+        input.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let mut shown = |member: &str| input.get_mut(member).map(Value::take);
     present(json!({
         "approvalId": approval.id,

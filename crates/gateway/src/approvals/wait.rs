@@ -82,7 +82,8 @@ impl WaitingCall<'_> {
         cancellation: &CancellationToken,
     ) -> Result<Option<Arc<Snapshot>>, CallError> {
         let config = self.approvals.services.config();
-        let is_repeated = self.input.input.sent().caller.as_ref().is_some_and(|it| it.is_repeated);
+        let is_repeated =
+            self.input.input.sent().caller.as_ref().is_some_and(|caller| caller.is_repeated);
         let least = if is_repeated { RETRY_AFTER } else { Duration::ZERO };
         let until = Instant::now() + config.approvals.wait.max(least);
         let mut changes = self.approvals.changes();

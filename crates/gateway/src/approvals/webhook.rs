@@ -158,7 +158,7 @@ impl Webhook {
     /// Delivers one change and moves the cursor; `false` if the delivery must be retried.
     async fn deliver(&self, approval: &Approval, failures: &mut u64) -> Result<bool, StoreError> {
         let now = self.approvals.services.now();
-        let foreign = self.config.tenant.as_ref().is_some_and(|it| *it != approval.tenant);
+        let foreign = self.config.tenant.as_ref().is_some_and(|tenant| *tenant != approval.tenant);
         if !foreign {
             let config = self.approvals.services.config();
             let body = message(approval, config.approvals.url.as_deref()).to_string();

@@ -344,7 +344,10 @@ impl Assembler<'_> {
                 None => rate,
             }),
             timeout: set.timeout.unwrap_or(gate.timeout),
-            annotations: tool.annotations.as_ref().map(|it| text::cleaned(it).into_owned()),
+            annotations: tool
+                .annotations
+                .as_ref()
+                .map(|annotations| text::cleaned(annotations).into_owned()),
             consent: set.consent(),
             arguments,
             digest: None,
@@ -569,7 +572,7 @@ mod tests {
         let (second, _) = OfferList::new(described(&hidden), Some(&first));
         let before = assembler.assemble(&first, None, &EntryCache::default());
         let after = assembler.assemble(&second, None, &before.made);
-        let [one, other] = [&before, &after].map(|it| &it.entries);
+        let [one, other] = [&before, &after].map(|assembly| &assembly.entries);
         assert!(!Arc::ptr_eq(&one[0], &other[0]));
         assert!(Arc::ptr_eq(&one[1], &other[1]));
         let shared = |text: &Option<Schema>, listed: &Option<Schema>| {

@@ -76,7 +76,8 @@ impl OfferList {
     pub(crate) fn new(discovered: Discovered, before: Option<&Self>) -> (Self, NewForms) {
         let Discovered { version, offers, mut problems, notes, rates } = discovered;
         let known = before.iter().flat_map(|before| &before.offers);
-        let known: HashMap<_, &Arc<ListedOffer>> = known.map(|it| (it.key(), it)).collect();
+        let known: HashMap<_, &Arc<ListedOffer>> =
+            known.map(|offer| (offer.key(), offer)).collect();
         let mut kept = Vec::with_capacity(offers.len());
         let (mut forms, mut schemas) = (NewForms::new(), Schemas::default());
         for offer in offers {
@@ -150,7 +151,8 @@ impl ListedOffer {
         let input = keep(input, |tool| &mut tool.input_schema)?;
         let output = keep(output, |tool| &mut tool.output_schema)?;
         let rest = [&tool.input_schema, &tool.output_schema, &tool.annotations];
-        if rest.into_iter().flatten().chain([&tool.raw]).any(|it| is_deeper(it, MAX_NESTING)) {
+        if rest.into_iter().flatten().chain([&tool.raw]).any(|value| is_deeper(value, MAX_NESTING))
+        {
             return Err(SchemaDepthError);
         }
         let rest = serde_json::to_string(&tool).map_err(|_| SchemaDepthError)?.into();
@@ -168,7 +170,8 @@ impl ListedOffer {
     /// The tool as it was listed. Never `None`: the text is that of a tool.
     pub(crate) fn discovered(&self) -> Option<DiscoveredOffer> {
         let mut tool: DiscoveredOffer = serde_json::from_str(&self.rest).ok()?;
-        let schemas = [&self.input, &self.output].map(|it| it.as_ref().map(Schema::to_value));
+        let schemas =
+            [&self.input, &self.output].map(|schema| schema.as_ref().map(Schema::to_value));
         for ((name, schema), is_in_raw) in IN_RAW.iter().zip(&schemas).zip(self.is_in_raw) {
             if let (true, Some(schema), Some(raw)) = (is_in_raw, schema, tool.raw.get_mut(*name)) {
                 raw.clone_from(schema);

@@ -73,7 +73,7 @@ fn compiles(members: &SchemaObject) -> Result<(), String> {
 fn leads_in_a_circle(members: &SchemaObject, root: &Value) -> bool {
     let mut seen: Vec<&str> = Vec::new();
     let mut next = Some(members);
-    while let Some(reference) = next.and_then(|it| it.get("$ref")).and_then(Value::as_str) {
+    while let Some(reference) = next.and_then(|schema| schema.get("$ref")).and_then(Value::as_str) {
         if seen.len() == MAX_READ || seen.contains(&reference) {
             return true;
         }
@@ -89,7 +89,7 @@ fn leads_in_a_circle(members: &SchemaObject, root: &Value) -> bool {
 fn has_stray_nullable(members: &SchemaObject) -> bool {
     let Some(nullable) = members.get("nullable") else { return false };
     let allows_null = match members.get("type") {
-        Some(Value::Array(types)) => types.iter().any(|it| it == "null"),
+        Some(Value::Array(types)) => types.iter().any(|name| name == "null"),
         Some(one) => one == "null",
         None => true,
     };
@@ -125,7 +125,7 @@ fn requires_defaulted(schema: &Value) -> bool {
     let required = members.get("required").and_then(Value::as_array);
     let properties = members.get("properties").and_then(Value::as_object);
     required.into_iter().flatten().any(|name| has_default(members, name))
-        || properties.into_iter().flat_map(|it| it.values()).any(requires_defaulted)
+        || properties.into_iter().flat_map(|properties| properties.values()).any(requires_defaulted)
         || members.get("items").is_some_and(requires_defaulted)
 }
 
@@ -161,7 +161,10 @@ fn refuses(schema: &Value, root: &Value, left: &mut usize) -> bool {
         Some(Value::Array(names)) => names.iter().all(|name| name != "object"),
         _ => false,
     };
-    let reference = members.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix('#'));
+    let reference = members
+        .get("$ref")
+        .and_then(Value::as_str)
+        .and_then(|reference| reference.strip_prefix('#'));
     wrong_type
         || members.get("not").is_some_and(accepts_objects)
         || members.get("const").is_some_and(|value| !value.is_object())

@@ -78,7 +78,7 @@ impl KnownWitnesses {
             return Ok(Some(unwitnessed.to_owned()));
         }
         let mut entries: Vec<Option<WitnessEntry>> =
-            self.witnesses.iter().map(|it| it.tenants.get(tenant).copied()).collect();
+            self.witnesses.iter().map(|witness| witness.tenants.get(tenant).copied()).collect();
         entries.dedup();
         for known in entries {
             let (known, ends) = (known.as_ref(), KnownEnds::default());
@@ -155,7 +155,7 @@ async fn replace(
 ) -> Result<(), StoreError> {
     if let Some(shared) = storage.witnesses() {
         let mut others = shared.list().await?;
-        others.retain(|it| it.server != shared.server());
+        others.retain(|other| other.server != shared.server());
         shared.save(text.clone()).await?;
         shared.remove(&others).await?;
     }

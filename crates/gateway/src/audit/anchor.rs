@@ -96,7 +96,10 @@ impl Anchor {
             Some(mark) if mark.kind == CheckpointKind::Pruned => {
                 let before = mark.number.saturating_sub(3);
                 let page = self.context.store.checkpoints(tenant, before).await?;
-                Ok(page.into_iter().rev().find(|it| it.kind == CheckpointKind::Head))
+                Ok(page
+                    .into_iter()
+                    .rev()
+                    .find(|checkpoint| checkpoint.kind == CheckpointKind::Head))
             }
             last => Ok(last),
         }

@@ -393,11 +393,11 @@ impl Signing {
         let due: Vec<TenantId> = self
             .waiting
             .iter()
-            .filter(|(tenant, it)| {
+            .filter(|(tenant, waiting)| {
                 let refused = self.trouble.ends.contains_key(*tenant);
                 ending
-                    || now.saturating_sub(it.since) >= interval
-                    || !refused && (it.first || it.events >= config.checkpoint_every)
+                    || now.saturating_sub(waiting.since) >= interval
+                    || !refused && (waiting.first || waiting.events >= config.checkpoint_every)
             })
             .map(|(tenant, _)| tenant.clone())
             .collect();
@@ -417,7 +417,7 @@ impl Signing {
 
     /// Notes the tenants with events after position `seen` of the whole log, up to `last`.
     async fn look_from(&mut self, mut seen: u64, last: u64, now: u64) -> Result<(), StoreError> {
-        let generation = |known: &Option<KnownHeads>| known.as_ref().map(|it| it.generation);
+        let generation = |known: &Option<KnownHeads>| known.as_ref().map(|heads| heads.generation);
         let before = generation(&self.known);
         self.known = self.context.store.known_heads().await?;
         if before.is_some() && before == generation(&self.known) {
@@ -509,7 +509,7 @@ impl Signing {
         let known = known.as_ref();
         let ends = KnownEnds {
             seen: self.waiting.get(tenant).map_or(&[][..], |waiting| &waiting.seen),
-            appended: self.known.as_ref().and_then(|it| it.heads.get(tenant).copied()),
+            appended: self.known.as_ref().and_then(|heads| heads.heads.get(tenant).copied()),
             compared: self.compared.get(tenant).copied(),
         };
         let appended = ends.appended;
@@ -603,7 +603,7 @@ impl Signing {
         if self.trouble.is_none() {
             self.context.metrics.pruned(store.drop_pruned().await?);
         }
-        for tenant in tenants.iter().filter(|it| !self.trouble.concerns(it)) {
+        for tenant in tenants.iter().filter(|tenant| !self.trouble.concerns(tenant)) {
             loop {
                 let removed = store.prune(tenant, CHUNK).await?;
                 self.context.metrics.pruned(removed);

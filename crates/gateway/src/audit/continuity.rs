@@ -195,7 +195,7 @@ async fn read_base(
         row.public_key == signer.public_key() && signer.is_own(&row.signed(), &row.signature)
     };
     let rows =
-        checkpoints(store, tenant, known.map_or(0, |it| it.number.saturating_sub(1))).await?;
+        checkpoints(store, tenant, known.map_or(0, |known| known.number.saturating_sub(1))).await?;
     let marks = rows.iter().filter(|row| row.kind == CheckpointKind::Pruned && is_own(row));
     let removed = marks.map(|row| row.position).max();
     // Retention removes the checkpoints before its mark. Another server may have signed that

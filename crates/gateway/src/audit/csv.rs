@@ -57,7 +57,7 @@ fn row(found: &FoundEvent) -> [Cow<'_, str>; COLUMNS.len()] {
     let owned = |cell: Option<String>| text(&cell.unwrap_or_default()).into_owned().into();
     let resource = RESOURCES.iter().find_map(|pointer| member(pointer));
     let time = event.timestamp.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
-    let took = found.run_time.map(|it| it.to_string());
+    let took = found.run_time.map(|millis| millis.to_string());
     [
         time.into(),
         event.body.kind().into(),

@@ -172,7 +172,9 @@ impl Events {
                 };
                 self.refused(&call, &forbidden(entry, &denied), Some(&denied), Vec::new())
             }
-            _ => decisions.into_iter().map(|it| self.decided(it, new_id(), 1)).collect(),
+            _ => {
+                decisions.into_iter().map(|decision| self.decided(decision, new_id(), 1)).collect()
+            }
         };
         for event in &mut events {
             event.timestamp = refusal.at;

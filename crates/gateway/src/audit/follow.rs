@@ -122,7 +122,9 @@ impl RunFollower {
             EventBody::InterruptRequested(_) if self.run.has_ended => {}
             EventBody::InterruptRequested(requested) => self.open(&requested.key),
             EventBody::ApprovalGranted(granted) => {
-                let missing = granted.quorum_progress.is_some_and(|it| it.granted < it.required);
+                let missing = granted
+                    .quorum_progress
+                    .is_some_and(|progress| progress.granted < progress.required);
                 if !missing {
                     self.close(&granted.gate_id);
                 }

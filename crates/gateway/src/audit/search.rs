@@ -137,12 +137,12 @@ impl EventSearch {
                 (Order::NewestFirst, Some(position)) => before = position,
                 (Order::OldestFirst, Some(position)) => after = position,
                 (_, None) => {
-                    events.sort_by_key(|it| it.logged.position);
+                    events.sort_by_key(|event| event.logged.position);
                     let newest_first = order == Order::NewestFirst;
                     return Ok(FoundPage {
                         events,
                         before: visited.position.filter(|_| visited.more && newest_first),
-                        next: visited.position.map_or(after, |it| it.max(after)),
+                        next: visited.position.map_or(after, |position| position.max(after)),
                         more: visited.more,
                     });
                 }
@@ -178,7 +178,7 @@ impl EventSearch {
         };
         longest.cut();
         let mut events = self.read(&scope, longest.hits).await?;
-        events.sort_by_key(|it| Reverse((it.run_time, it.logged.position)));
+        events.sort_by_key(|event| Reverse((event.run_time, event.logged.position)));
         Ok(FoundPage { events, more, ..FoundPage::default() })
     }
 
@@ -237,7 +237,7 @@ impl EventSearch {
         while !hits.rows.is_empty() {
             let page = hits.rows.split_off(hits.rows.len().saturating_sub(MAX_PAGE));
             let found = self.read(scope, page).await?;
-            wanted.extend(found.into_iter().map(|it| it.logged.position));
+            wanted.extend(found.into_iter().map(|event| event.logged.position));
         }
         Ok((wanted, visited.more))
     }
@@ -274,7 +274,7 @@ impl EventSearch {
         };
         let first = self.log.read(query.clone()).await?;
         let last = self.log.read(EventQuery { newest: true, ..query }).await?;
-        let end = |events: &[LoggedEvent]| events.first().map(|it| it.position);
+        let end = |events: &[LoggedEvent]| events.first().map(|event| event.position);
         Ok(match (end(&first), end(&last)) {
             (Some(first), Some(last)) => first.saturating_sub(1)..last.saturating_add(1),
             _ => 0..0,
@@ -290,22 +290,22 @@ impl EventSearch {
             ..EventQuery::default()
         };
         let first = self.log.read(query).await?.into_iter().next();
-        Ok(first.map(|it| OldestEvent {
-            position: it.position,
-            segment: segment_of(it.position),
-            at: it.event.timestamp,
+        Ok(first.map(|logged| OldestEvent {
+            position: logged.position,
+            segment: segment_of(logged.position),
+            at: logged.event.timestamp,
         }))
     }
 
     /// Reads the events of `rows` from the log. Leaves out events that were removed, and events
     /// whose ids only share their keys with the wanted ones.
     async fn read(&self, scope: &Scope, rows: Vec<Hit>) -> Result<Vec<FoundEvent>, StoreError> {
-        let positions: Vec<u64> = rows.iter().map(|it| it.global).collect();
+        let positions: Vec<u64> = rows.iter().map(|hit| hit.global).collect();
         if positions.is_empty() {
             return Ok(Vec::new());
         }
         let logged = self.log.at(&positions).await?;
-        let mut rows: HashMap<u64, Hit> = rows.into_iter().map(|it| (it.global, it)).collect();
+        let mut rows: HashMap<u64, Hit> = rows.into_iter().map(|hit| (hit.global, hit)).collect();
         let found = logged.into_iter().filter_map(|mut logged| {
             let hit = rows.remove(&logged.position)?;
             logged.position = hit.position;
@@ -401,7 +401,8 @@ impl Hit {
             let place = column.get(row.row).copied().map(usize::from);
             place.and_then(|place| list.get(place)).cloned().unwrap_or_default()
         };
-        let status = columns.status.get(row.row).and_then(|it| STATUSES.get(usize::from(*it)));
+        let status =
+            columns.status.get(row.row).and_then(|status| STATUSES.get(usize::from(*status)));
         Self {
             position: row.position,
             global: row.global,
@@ -460,6 +461,6 @@ fn has_id(logged: &LoggedEvent, start: &str) -> bool {
     }
     let Ok(payload) = serde_json::to_value(&event.body) else { return false };
     let members = ["callId", "sessionId", "gateId", "key"];
-    let ids = members.iter().filter_map(|it| payload.get("payload")?.get(it)?.as_str());
+    let ids = members.iter().filter_map(|member| payload.get("payload")?.get(member)?.as_str());
     ids.into_iter().any(begins)
 }

@@ -117,7 +117,7 @@ impl Witnesses {
     ) -> Result<Comparison, StoreError> {
         let listed = self.store.list().await?;
         let mut result = Comparison::default();
-        for saved in listed.iter().filter(|it| it.server != self.store.server()) {
+        for saved in listed.iter().filter(|saved| saved.server != self.store.server()) {
             if self.compared.get(&saved.server) == Some(&saved.digest) {
                 continue;
             }
@@ -130,10 +130,10 @@ impl Witnesses {
                 self.compared.insert(saved.server.clone(), Digest::of(text.as_bytes()));
             }
         }
-        self.compared.retain(|server, _| listed.iter().any(|it| it.server == *server));
-        let mine = listed.iter().find(|it| it.server == self.store.server());
+        self.compared.retain(|server, _| listed.iter().any(|saved| saved.server == *server));
+        let mine = listed.iter().find(|saved| saved.server == self.store.server());
         let published = self.published.map(|(digest, _)| digest);
-        let is_missing = published.is_none() || mine.map(|it| it.digest) != published;
+        let is_missing = published.is_none() || mine.map(|mine| mine.digest) != published;
         // A server with another key must not keep the others from signing.
         if is_missing && !result.is_foreign {
             self.publish(text).await?;

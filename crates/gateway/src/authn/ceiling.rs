@@ -60,7 +60,7 @@ impl ScopeUses {
     ) -> Vec<Grant> {
         let most = issuer.scopes.as_ref();
         let is_named =
-            |text: &str| most.is_some_and(|most| most.iter().any(|it| it.as_str() == text));
+            |text: &str| most.is_some_and(|most| most.iter().any(|grant| grant.as_str() == text));
         let is_admitted = |grant: &&Grant| {
             let text = grant.as_str();
             if RouteScope::named(text).is_some() || self.approvals.contains(text) {
@@ -76,7 +76,7 @@ impl ScopeUses {
 
     /// Whether a tool of `tenant` requires the scope `text`.
     fn is_of_tools(&self, text: &str, tenant: &TenantId) -> bool {
-        self.tools.get(text).is_some_and(|tenants| tenants.iter().any(|it| it.admits(tenant)))
+        self.tools.get(text).is_some_and(|uses| uses.iter().any(|tenants| tenants.admits(tenant)))
     }
 }
 

@@ -125,7 +125,7 @@ impl PublicKey {
         {
             return None;
         }
-        let coordinate = |name: &str, size: usize| bytes(name).filter(|it| it.len() == size);
+        let coordinate = |name: &str, size: usize| bytes(name).filter(|value| value.len() == size);
         let point = |size: usize| {
             let (x, y) = (coordinate("x", size)?, coordinate("y", size)?);
             Some(Material::Ec([&[4][..], &x, &y].concat()))

@@ -323,12 +323,13 @@ impl Authenticator {
         let all =
             table.all().into_iter().filter(|known| known.is_valid(now) && !known.is_session());
         let mut found: Vec<Arc<Principal>> =
-            all.map(|known| Arc::clone(&known.principal)).filter(|it| wanted(it)).collect();
+            all.map(|known| Arc::clone(&known.principal)).filter(|holder| wanted(holder)).collect();
         found.sort_by(|one, other| {
             one.auth.key().map(KeyId::as_str).cmp(&other.auth.key().map(KeyId::as_str))
         });
         let first = found.first().ok_or(EffectiveScopesError::NoKey)?;
-        let same = |it: &Arc<Principal>| it.scopes == first.scopes && it.roles == first.roles;
+        let same =
+            |holder: &Arc<Principal>| holder.scopes == first.scopes && holder.roles == first.roles;
         match found.iter().all(same) {
             true => Ok(Arc::clone(first)),
             false => Err(EffectiveScopesError::Several(
@@ -401,7 +402,7 @@ pub(super) fn is_within<'a>(
     scopes: &'a [Grant],
     granted: impl Iterator<Item = &'a Grant> + Clone,
 ) -> bool {
-    let has_role = |role: &str| caller.roles.iter().any(|it| it == role);
+    let has_role = |role: &str| caller.roles.iter().any(|held| held == role);
     let everything = Grant::parse("*").is_ok_and(|all| caller.scopes.includes(&all));
     // The caller may have a grant without all the scopes that it gives to a key: `*` does not give
     // scopes that require their exact name, and a token never gives what claims may not.

@@ -272,7 +272,7 @@ impl Authenticator {
         id: &KeyId,
     ) -> Result<(KeyRecord, Timestamp), SessionError> {
         let sessions = self.sessions_of(caller).await?;
-        let session = sessions.into_iter().find(|it| it.id == *id);
+        let session = sessions.into_iter().find(|session| session.id == *id);
         let session = session.ok_or(SessionError::NoSuchSession)?;
         let now = self.inner.clock.now();
         if !self.inner.keys.revoke(id, now).await? {

@@ -151,7 +151,8 @@ impl Authenticator {
         if !self.proves(issuer, &config.client_id, proof, exchange.nonce).await {
             return Err(SignInError::Unproven);
         }
-        let token = answer.bearer().ok().map(Secret::expose).filter(|it| it.len() <= MAX_TOKEN);
+        let token =
+            answer.bearer().ok().map(Secret::expose).filter(|token| token.len() <= MAX_TOKEN);
         let token = token.ok_or(SignInError::OpaqueToken)?;
         match self.identify(token, AcceptedCredentials::Usual).await {
             Ok(principal) => {
@@ -167,7 +168,8 @@ impl Authenticator {
     fn sign_in_issuer(&self, name: &str) -> Result<Arc<Issuer>, SignInError> {
         let policy = self.inner.policy.load();
         let mut issuers = policy.tokens.issuers().iter();
-        let found = issuers.find(|it| it.config.issuer == name && it.config.sign_in.is_some());
+        let found =
+            issuers.find(|issuer| issuer.config.issuer == name && issuer.config.sign_in.is_some());
         found.cloned().ok_or(SignInError::NoIssuer)
     }
 
@@ -195,7 +197,8 @@ fn is_proof(
     let config = &issuer.config;
     let Ok(token) = Jws::read(text) else { return Some(false) };
     let algorithm = JwtAlgorithm::parse(&token.algorithm);
-    let Some(algorithm) = algorithm.filter(|it| config.algorithms.contains(it)) else {
+    let Some(algorithm) = algorithm.filter(|algorithm| config.algorithms.contains(algorithm))
+    else {
         return Some(false);
     };
     let said = |name: &str| token.claims.get(name).and_then(Value::as_str);

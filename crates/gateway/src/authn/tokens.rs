@@ -78,10 +78,11 @@ impl Tokens {
     /// The issuers of `config`. Issuers of `before` with the same settings keep their keys.
     pub(super) fn new(config: &Config, before: Option<&Self>, context: &IssuerContext) -> Self {
         let before = before.map(|before| before.issuers.as_slice()).unwrap_or_default();
-        let issuer = |config: &JwtConfig| match before.iter().find(|it| it.config == *config) {
-            Some(issuer) => Arc::clone(issuer),
-            None => Issuer::new(config.clone(), context),
-        };
+        let issuer =
+            |config: &JwtConfig| match before.iter().find(|issuer| issuer.config == *config) {
+                Some(issuer) => Arc::clone(issuer),
+                None => Issuer::new(config.clone(), context),
+            };
         Self {
             issuers: config.issuers.iter().map(issuer).collect(),
             uses: ScopeUses::new(config),
@@ -165,7 +166,7 @@ impl Tokens {
     }
 
     fn issuer_of(&self, token: &Token) -> Option<&Arc<Issuer>> {
-        self.issuers.iter().find(|it| it.config.issuer == token.issuer)
+        self.issuers.iter().find(|issuer| issuer.config.issuer == token.issuer)
     }
 
     /// The rights of a token in `tenant`: the part of its claims that the current configuration
@@ -219,13 +220,14 @@ impl Tokens {
         }
         let claimed = token.claims.get("iss").and_then(|issuer| issuer.as_str());
         let Some(issuer) =
-            self.issuers.iter().find(|it| Some(it.config.issuer.as_str()) == claimed)
+            self.issuers.iter().find(|issuer| Some(issuer.config.issuer.as_str()) == claimed)
         else {
             return Verdict::Refused;
         };
         let config = &issuer.config;
         let algorithm = JwtAlgorithm::parse(&token.algorithm);
-        let Some(algorithm) = algorithm.filter(|it| config.algorithms.contains(it)) else {
+        let Some(algorithm) = algorithm.filter(|algorithm| config.algorithms.contains(algorithm))
+        else {
             return Verdict::Refused;
         };
         // The cheap checks come first, so that an invalid token causes no request.

@@ -156,7 +156,10 @@ impl Circuit {
         Ok(Admission {
             who,
             probes: self.shared.enter(now),
-            probes_for_caller: self.callers.get_mut(&who).and_then(|it| it.state.enter(now)),
+            probes_for_caller: self
+                .callers
+                .get_mut(&who)
+                .and_then(|caller| caller.state.enter(now)),
         })
     }
 

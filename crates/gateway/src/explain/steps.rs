@@ -238,7 +238,7 @@ pub(super) fn credential(
         Ok(found) => found.as_ref().map(|found| &found.id),
         Err(refusal) => refusal.id.as_ref(),
     };
-    let kind = principal.map(|it| if it.is_some() { "principal" } else { "tenant" });
+    let kind = principal.map(|principal| if principal.is_some() { "principal" } else { "tenant" });
     let details = json!({ "name": name, "id": id, "owner": kind });
     Step::new(StepName::Credential, result, message).with(details)
 }

@@ -208,7 +208,9 @@ mod tests {
     fn what_failed_or_was_denied_can_be_told_from_what_was_not() {
         let of: Vec<_> = written(RecordFormat::Ocsf)
             .iter()
-            .map(|it| (it["status_id"].as_u64().unwrap(), it.get("status_code").cloned()))
+            .map(|record| {
+                (record["status_id"].as_u64().unwrap(), record.get("status_code").cloned())
+            })
             .collect();
         let code = |text: &str| Some(Value::from(text));
         assert_eq!(

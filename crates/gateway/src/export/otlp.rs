@@ -106,8 +106,8 @@ mod tests {
         }
         for record in &records[..3] {
             let user = record["attributes"].as_array().unwrap().iter();
-            let user = user.filter(|it| it["key"] == "enduser.id");
-            let values: Vec<_> = user.map(|it| &it["value"]["stringValue"]).collect();
+            let user = user.filter(|attribute| attribute["key"] == "enduser.id");
+            let values: Vec<_> = user.map(|attribute| &attribute["value"]["stringValue"]).collect();
             assert_eq!(values, ["ann"], "{record}");
         }
         assert_eq!(records[0]["severityText"], "INFO");

@@ -345,7 +345,8 @@ impl Quotas {
         let stored = self.store.add(day, vec![(key.clone(), 0)]).await?;
         let stored = stored.first().copied().unwrap_or(0);
         let counts = self.counts.lock();
-        let places = counts.of.get(key).filter(|_| counts.day == day).map_or(0, |it| it.places);
+        let places =
+            counts.of.get(key).filter(|_| counts.day == day).map_or(0, |count| count.places);
         Ok(stored.saturating_sub(places))
     }
 
@@ -422,7 +423,8 @@ impl Counts {
     /// Takes the places of some counts that are unused since `idle`. Returns them as numbers to add
     /// at the store.
     fn take_places(&mut self, idle: u64) -> Vec<(QuotaKey, i64)> {
-        let idle = self.of.iter_mut().filter(|(_, it)| it.places > 0 && it.used_at <= idle);
+        let idle =
+            self.of.iter_mut().filter(|(_, count)| count.places > 0 && count.used_at <= idle);
         idle.take(BATCH)
             .map(|(key, count)| {
                 let places = std::mem::take(&mut count.places);

@@ -250,6 +250,6 @@ pub(super) fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, metric
 }
 
 pub(super) fn meaning(name: &str) -> &'static str {
-    let found = METRICS.iter().find(|it| it.name == name);
-    found.map(|it| it.meaning).unwrap_or_default()
+    let found = METRICS.iter().find(|metric| metric.name == name);
+    found.map(|metric| metric.meaning).unwrap_or_default()
 }

@@ -59,7 +59,8 @@ impl Times {
     /// Summarizes the number of observations and two quantiles, interpolated inside their buckets;
     /// `None` without an observation.
     pub(super) fn summary(&self) -> Option<Summary> {
-        let counts: Vec<u64> = self.0.buckets.iter().map(|it| it.load(Ordering::Relaxed)).collect();
+        let counts: Vec<u64> =
+            self.0.buckets.iter().map(|count| count.load(Ordering::Relaxed)).collect();
         let above = self.0.above.load(Ordering::Relaxed);
         let count = counts.iter().sum::<u64>() + above;
         if count == 0 {
@@ -91,8 +92,10 @@ impl EncodeMetric for Times {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
         let bounds = BOUNDS.into_iter().chain([f64::INFINITY]);
         let counts = self.0.buckets.iter().chain([&self.0.above]);
-        let buckets: Vec<(f64, u64)> =
-            bounds.zip(counts).map(|(bound, it)| (bound, it.load(Ordering::Relaxed))).collect();
+        let buckets: Vec<(f64, u64)> = bounds
+            .zip(counts)
+            .map(|(bound, count)| (bound, count.load(Ordering::Relaxed)))
+            .collect();
         let count = buckets.iter().map(|(_, count)| count).sum();
         let sum = Duration::from_nanos(self.0.nanos.load(Ordering::Relaxed)).as_secs_f64();
         encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
@@ -147,7 +150,7 @@ mod tests {
             "t_bucket{le=\"60.0\"} 5",
             "t_bucket{le=\"+Inf\"} 6",
         ] {
-            assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
     }
 }

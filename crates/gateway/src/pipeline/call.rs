@@ -145,8 +145,8 @@ impl Pipeline {
         let NamedOffer { snapshot, kind, tool, scope, found } = named_offer;
         let span = call.span.begin_step("toolcrib.authorize");
         // 1. resolve
-        let found =
-            found.map_or_else(|| snapshot.find_offer(kind, principal, tool, &scope), |it| it.0);
+        let found = found
+            .map_or_else(|| snapshot.find_offer(kind, principal, tool, &scope), |found| found.0);
         let target = match found {
             Ok(entry) => Target::new(snapshot, principal, entry),
             Err(miss) => return Err(self.miss(principal, miss, call)),

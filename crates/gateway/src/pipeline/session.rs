@@ -386,7 +386,7 @@ impl ToolSessions {
     /// Forgets the start of a tool's session, if it is still `opening`.
     fn forget(&self, tool: &ToolId, opening: &Arc<Opening>) {
         let tools = &mut self.state.lock().tools;
-        if tools.get(tool).is_some_and(|it| Arc::ptr_eq(it, opening)) {
+        if tools.get(tool).is_some_and(|current| Arc::ptr_eq(current, opening)) {
             tools.remove(tool);
         }
     }

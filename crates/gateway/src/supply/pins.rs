@@ -185,7 +185,7 @@ fn sort(
         let mut form = || {
             // A list may contain a name twice.
             let form = forms.remove(&*key).filter(|form| form.digest == tool.digest);
-            let form = form.or_else(|| tool.discovered().map(|it| PinForm::of(&it)))?;
+            let form = form.or_else(|| tool.discovered().map(|offer| PinForm::of(&offer)))?;
             Some((key.clone().into_owned(), form))
         };
         match book.tools.get(&*key) {

@@ -188,7 +188,8 @@ impl Supply {
                 let slot = slots.find(&source.spec.id);
                 let before = slot.as_ref().and_then(|slot| slot.listed.clone());
                 let config = Arc::new(source.clone());
-                let same = slot.filter(|it| it.config.spec.upstream.is_same(&source.spec.upstream));
+                let same =
+                    slot.filter(|slot| slot.config.spec.upstream.is_same(&source.spec.upstream));
                 match (same, before) {
                     (Some(slot), Some(listed)) => {
                         let pins = slot.pins.clone();
@@ -248,7 +249,7 @@ impl Supply {
                     Some((listed, slot)) => idle_patterns(&slot.config, listed).collect(),
                     None => Vec::new(),
                 };
-            let idle = idle_patterns(config, listed).filter(|it| !before.contains(it));
+            let idle = idle_patterns(config, listed).filter(|pattern| !before.contains(pattern));
             found.extend(idle.map(|pattern| IdleRule {
                 source: config.spec.id.clone(),
                 pattern: pattern.to_owned(),
@@ -421,7 +422,7 @@ pub(crate) fn holder(tenant: &TenantId, role: &str, grants: &[Grant]) -> Option<
 
 fn change(role: &str, tenant: &TenantId, old: &[Arc<Entry>], new: &[Arc<Entry>]) -> RoleChange {
     let by_name = |entries: &[Arc<Entry>]| -> BTreeMap<String, Arc<Entry>> {
-        entries.iter().map(|it| (it.names.wire.clone(), Arc::clone(it))).collect()
+        entries.iter().map(|entry| (entry.names.wire.clone(), Arc::clone(entry))).collect()
     };
     let (before, after) = (by_name(old), by_name(new));
     let without = |one: &BTreeMap<String, Arc<Entry>>, other: &BTreeMap<String, Arc<Entry>>| {

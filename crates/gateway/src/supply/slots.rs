@@ -200,7 +200,9 @@ impl Slots {
         for slot in &mut self.slots {
             let id = &slot.config.spec.id;
             let problems = offered.problems.remove(id).unwrap_or_default();
-            for problem in problems.iter().filter(|it| settled && !slot.left_out.contains(it)) {
+            for problem in
+                problems.iter().filter(|problem| settled && !slot.left_out.contains(problem))
+            {
                 tracing::warn!(source = %id, problem, "a source has a problem");
             }
             slot.left_out = problems;
@@ -324,7 +326,7 @@ impl Slots {
     ) -> Result<Vec<StderrLine>, StderrRefusal> {
         let known = |slot: &&Slot| {
             slot.config.spec.id.as_str() == id
-                && tenant.is_none_or(|it| slot.config.tenants.admits(it))
+                && tenant.is_none_or(|tenant| slot.config.tenants.admits(tenant))
         };
         let slot = self.slots.iter().find(known).ok_or(StderrRefusal::Unknown)?;
         // Lines first: the caller behind a line is then already counted.
@@ -343,10 +345,11 @@ impl Slots {
         tenant: Option<&TenantId>,
         metrics: &Metrics,
     ) -> Vec<SourceReport> {
-        let known = |slot: &&Slot| tenant.is_none_or(|it| slot.config.tenants.admits(it));
+        let known = |slot: &&Slot| tenant.is_none_or(|tenant| slot.config.tenants.admits(tenant));
         let slots = self.slots.iter().filter(known);
         let is_open = |slot: &Slot| {
-            tenant.is_none_or(|it| slot.config.tenants.admits(it) && slot.is_open_to(it))
+            tenant
+                .is_none_or(|tenant| slot.config.tenants.admits(tenant) && slot.is_open_to(tenant))
         };
         let all_open = self.slots.iter().all(is_open);
         slots.map(|slot| slot.report(tenant, all_open, &self.collisions, metrics)).collect()
@@ -520,7 +523,7 @@ impl Slot {
         collisions: &[Collision],
         metrics: &Metrics,
     ) -> SourceReport {
-        let known = |entry: &&Arc<Entry>| tenant.is_none_or(|it| entry.tenants.admits(it));
+        let known = |entry: &&Arc<Entry>| tenant.is_none_or(|tenant| entry.tenants.admits(tenant));
         // Problems name tools; those of a workflow name the tools of its steps, from any source.
         let all_open = all_open || !self.config.kind.traits().is_in_gateway;
         let open = tenant.is_none_or(|tenant| all_open && self.is_open_to(tenant));
@@ -531,13 +534,13 @@ impl Slot {
         let rates: BTreeSet<_> = self.entries.iter().filter(known).map(rate).collect();
         let failure = self.failure.iter().map(Failure::to_string);
         // A tenant only sees collisions among its own tools.
-        let concerns = |it: &&Collision| {
-            tenant.is_none_or(|tenant| it.tenants.admits(tenant))
-                && self.entries.iter().any(|entry| it.tools.contains(&entry.id))
+        let concerns = |collision: &&Collision| {
+            tenant.is_none_or(|tenant| collision.tenants.admits(tenant))
+                && self.entries.iter().any(|entry| collision.tools.contains(&entry.id))
         };
-        let collisions = collisions.iter().filter(concerns).map(|it| match tenant {
-            None => it.to_string(),
-            Some(_) => it.message(),
+        let collisions = collisions.iter().filter(concerns).map(|collision| match tenant {
+            None => collision.to_string(),
+            Some(_) => collision.message(),
         });
         let id = &self.config.spec.id;
         // The numbers include the calls of others.
@@ -576,8 +579,13 @@ impl Slot {
             last_error: self.last_error.clone(),
             latency: counted.then(|| metrics.latency(id)).flatten(),
             problems,
-            notes: self.listed.iter().filter(|_| open).flat_map(|it| it.notes.clone()).collect(),
-            not_offered: self.source.not_offered().filter(|it| open && !it.is_empty()),
+            notes: self
+                .listed
+                .iter()
+                .filter(|_| open)
+                .flat_map(|listed| listed.notes.clone())
+                .collect(),
+            not_offered: self.source.not_offered().filter(|omitted| open && !omitted.is_empty()),
         }
     }
 }

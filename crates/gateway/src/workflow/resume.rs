@@ -141,7 +141,7 @@ async fn resume_group(
         kept.into_iter().partition(|kept| kept.record.parent.is_none());
     let (children, orphans): (Vec<_>, Vec<_>) = others
         .into_iter()
-        .partition(|kept| kept.record.parent.as_ref().is_some_and(|it| calls.contains(it)));
+        .partition(|kept| kept.record.parent.as_ref().is_some_and(|parent| calls.contains(parent)));
     let open_sessions = std::mem::take(&mut history.open_sessions);
     *history.children.lock() =
         children.into_iter().map(|kept| (kept.record.call_id.clone(), kept)).collect();

@@ -47,13 +47,14 @@ pub(super) fn check_inputs(plan: &Plan) -> Vec<String> {
     for (place, reference) in plan.of_inputs() {
         let Some(name) = reference.pointer.split('/').nth(1) else { continue };
         let name = name.replace("~1", "/").replace("~0", "~");
-        let declared = plan.inputs.get("properties").and_then(|it| it.get(&name)).is_some();
+        let declared =
+            plan.inputs.get("properties").and_then(|properties| properties.get(&name)).is_some();
         if !declared {
             problems.push(format!("{place}: {} is not declared in `inputs`", reference.typed));
             continue;
         }
         let required = plan.inputs.get("required").and_then(Value::as_array);
-        let required = required.is_some_and(|all| all.iter().any(|it| *it == *name));
+        let required = required.is_some_and(|all| all.iter().any(|member| *member == *name));
         let tested = plan.steps.iter().any(|step| {
             let when = step.when.as_ref();
             when.is_some_and(|when| std::ptr::eq(&when.reference, reference))
@@ -195,7 +196,9 @@ fn check_members(
     for name in required.filter_map(Value::as_str) {
         match members.iter().find(|(member, _)| member == name) {
             None => problems.push((format!("{place}/{name}"), "is missing".to_owned())),
-            Some((_, Template::Reference(it))) if it.absent == MissingValueRule::Omitted => {
+            Some((_, Template::Reference(reference)))
+                if reference.absent == MissingValueRule::Omitted =>
+            {
                 problems.push((
                     format!("{place}/{name}"),
                     "is required by the tool; give the reference a `default` instead of `optional`"
@@ -264,7 +267,7 @@ fn descend<'a>(known: ValueFacts<'a>, token: &str) -> ValueFacts<'a> {
     }
     let types = Types::of_schema(schema);
     let name = token.replace("~1", "/").replace("~0", "~");
-    if let Some(schema) = members.get("properties").and_then(|it| it.get(&name)) {
+    if let Some(schema) = members.get("properties").and_then(|properties| properties.get(&name)) {
         return ValueFacts::Schema(schema);
     }
     let closed = members.get("additionalProperties") == Some(&Value::Bool(false));
@@ -290,7 +293,7 @@ impl Types {
     const ANY: Self = Self(0x7f);
 
     fn of(name: &str) -> Self {
-        match NAMES.iter().position(|it| *it == name) {
+        match NAMES.iter().position(|candidate| *candidate == name) {
             // A number may be an integer.
             Some(6) => Self(0b110_0000),
             Some(at) => Self(1 << at),
@@ -380,9 +383,13 @@ pub(super) fn answer_schema(plan: &Plan, schemas: &Schemas<'_>) -> Value {
             for (name, member) in members {
                 let types = match member {
                     Template::Literal(value) => Types::of_value(value),
-                    Template::Reference(it) if it.absent != MissingValueRule::Fails => Types::ANY,
-                    Template::Reference(it) => {
-                        types_of_known(known(it, ValueFacts::Nothing, schemas))
+                    Template::Reference(reference)
+                        if reference.absent != MissingValueRule::Fails =>
+                    {
+                        Types::ANY
+                    }
+                    Template::Reference(reference) => {
+                        types_of_known(known(reference, ValueFacts::Nothing, schemas))
                     }
                     Template::Text(_) => Types::of("string"),
                     Template::Array(_) => Types::of("array"),

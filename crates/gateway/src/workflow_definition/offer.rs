@@ -169,7 +169,8 @@ pub(crate) fn offer(
 fn program(tools: &[Arc<Entry>]) -> Digest {
     let mut text = String::new();
     for tool in tools {
-        let digests = [tool.digest, tool.program].map(|it| it.map(|it| it.to_string()));
+        let digests =
+            [tool.digest, tool.program].map(|digest| digest.map(|digest| digest.to_string()));
         text.push_str(&format!("{} {digests:?}\n", tool.id));
     }
     Digest::of(text.as_bytes())

@@ -497,7 +497,7 @@ mod tests {
         ] {
             let problems = plan(steps).unwrap_err();
             assert!(
-                problems.iter().any(|it| it.contains(place) && it.contains(word)),
+                problems.iter().any(|problem| problem.contains(place) && problem.contains(word)),
                 "{steps}: {problems:?}"
             );
         }

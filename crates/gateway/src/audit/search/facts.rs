@@ -27,7 +27,7 @@ const APPROVAL_REQUIRED: &str = "approval_required";
 
 /// The place of the code `approval_required` among `codes`.
 pub(super) fn approval_required(codes: &[String]) -> Option<u16> {
-    let place = codes.iter().position(|it| it == APPROVAL_REQUIRED)?;
+    let place = codes.iter().position(|code| code == APPROVAL_REQUIRED)?;
     u16::try_from(place).ok()
 }
 
@@ -130,17 +130,19 @@ impl Facts {
     /// Reads the facts of `event`. An event without a principal or a tool has those of its cause.
     pub(super) fn new(event: &StoredEvent, causes: &mut Causes) -> Self {
         let payload: Payload<'_> = serde_json::from_str(&event.payload).unwrap_or_default();
-        let kind = EventBody::KINDS.iter().position(|it| *it == event.kind);
-        let kind = kind.and_then(|it| u8::try_from(it).ok()).unwrap_or(UNKNOWN);
+        let kind = EventBody::KINDS.iter().position(|kind| *kind == event.kind);
+        let kind = kind.and_then(|place| u8::try_from(place).ok()).unwrap_or(UNKNOWN);
         let status = match payload.status.as_deref() {
             _ if kind == DECIDED => (payload.allowed == Some(false)).then_some("denied"),
             status => status.filter(|_| kind == RETURNED),
         };
-        let status = STATUSES.iter().position(|it| Some(*it) == status).unwrap_or(0);
+        let status = STATUSES.iter().position(|name| Some(*name) == status).unwrap_or(0);
         let tool = payload.tool_name.or(payload.tool_id);
         let tool = tool.or(payload.data.map(|data| data.artifact_id));
         // The resource of a denial may also be a route, `unknown` or `*`.
-        let resource = payload.resource.filter(|it| it.contains(':') && !it.starts_with('/'));
+        let resource = payload
+            .resource
+            .filter(|resource| resource.contains(':') && !resource.starts_with('/'));
         let text = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned).unwrap_or_default();
         let (mut principal, mut tool) = (text(payload.principal), text(tool.or(resource)));
         if let Some(cause) = event.causation_id.as_deref()
@@ -179,7 +181,7 @@ impl Facts {
                 .map(|error| error.code.into_owned())
                 .or(payload.reason.map(Cow::into_owned))
                 .unwrap_or_default(),
-            number: number.map(|it| u32::try_from(it).unwrap_or(u32::MAX - 1)),
+            number: number.map(|number| u32::try_from(number).unwrap_or(u32::MAX - 1)),
             ids: [
                 id_key(&event.event_id),
                 id_key(&event.run_id),
@@ -245,13 +247,13 @@ impl IdStart {
 
 /// Reads a UUID in its usual form, or without hyphens.
 fn uuid(text: &str) -> Option<u128> {
-    let is_plain = text.bytes().all(|it| it.is_ascii_hexdigit() || it == b'-');
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     uuid::Uuid::try_parse(text).ok().filter(|_| is_plain).map(|id| id.as_u128())
 }
 
 fn uuid_key(id: u128) -> u64 {
     let bytes = id.to_be_bytes();
-    let half = |part: Option<&[u8; 8]>| part.map_or(0, |it| u64::from_be_bytes(*it));
+    let half = |part: Option<&[u8; 8]>| part.map_or(0, |part| u64::from_be_bytes(*part));
     let start = half(bytes.first_chunk()) & u64::MAX << (64 - START);
     start | half(bytes.last_chunk()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> START
 }
@@ -259,14 +261,14 @@ fn uuid_key(id: u128) -> u64 {
 /// Reads the first hexadecimal digits of a UUID; hyphens are skipped. `None` for another text.
 fn uuid_start(text: &str) -> Option<(u64, u64)> {
     let (mut value, mut bits) = (0_u64, 0);
-    for byte in text.bytes().filter(|it| *it != b'-') {
+    for byte in text.bytes().filter(|byte| *byte != b'-') {
         let digit = char::from(byte).to_digit(16)?;
         if bits < START {
             value = value << 4 | u64::from(digit);
             bits += 4;
         }
     }
-    let shift = |it: u64| it.checked_shl(64 - bits).unwrap_or(0);
+    let shift = |number: u64| number.checked_shl(64 - bits).unwrap_or(0);
     (bits > 0).then(|| (shift(value), shift(u64::MAX)))
 }
 

@@ -111,7 +111,7 @@ impl Row<'_> {
     /// The run time of a completed call, in milliseconds.
     pub(super) fn run_time(&self) -> Option<u32> {
         let is_call = self.columns.kind.get(self.row) == Some(&RETURNED);
-        let number = self.columns.number.get(self.row).filter(|it| is_call && **it != NONE);
+        let number = self.columns.number.get(self.row).filter(|number| is_call && **number != NONE);
         number.copied()
     }
 }
@@ -203,7 +203,8 @@ impl Index {
         let mut numbers: Vec<u64> = (from..to).collect();
         let mut segments = self.load(&numbers, SegmentPart::Head, &BTreeMap::new()).await?;
         numbers.retain(|number| {
-            let head = segments.get(number).map(|it| Arc::clone(&it.head)).unwrap_or_default();
+            let head =
+                segments.get(number).map(|segment| Arc::clone(&segment.head)).unwrap_or_default();
             Matcher::new(walk.scope, *number, &head).is_some()
         });
         segments.extend(self.load(&numbers, SegmentPart::Facts, &segments).await?);
@@ -267,7 +268,7 @@ impl Index {
         let mut stored: BTreeMap<u64, Vec<u8>> = stored.into_iter().collect();
         for number in missing {
             let loaded = self.loaded.get(&number);
-            let known = loaded.as_ref().or_else(|| known.get(&number)).map(|it| &**it);
+            let known = loaded.as_ref().or_else(|| known.get(&number)).map(|segment| &**segment);
             let read = stored.remove(&number).and_then(|bytes| match (part, known) {
                 (SegmentPart::Head, _) => {
                     Some(Segment { head: Arc::new(Head::read(&bytes)?), ..Segment::default() })
@@ -298,8 +299,12 @@ impl Index {
         let after = (number * SIZE).saturating_sub(PAGE as u64);
         let query = StoredQuery { after, limit: PAGE, ..StoredQuery::default() };
         if number > 0 {
-            for event in
-                self.record.stored(query).await?.iter().filter(|it| it.position <= number * SIZE)
+            for event in self
+                .record
+                .stored(query)
+                .await?
+                .iter()
+                .filter(|event| event.position <= number * SIZE)
             {
                 Facts::new(event, &mut builder.causes);
             }
@@ -314,9 +319,9 @@ impl Index {
         while after < last {
             let query = StoredQuery { after, limit: PAGE, ..StoredQuery::default() };
             let page = self.record.stored(query).await?;
-            let Some(end) = page.last().map(|it| it.position) else { break };
+            let Some(end) = page.last().map(|event| event.position) else { break };
             self.find_causes(&page, &mut builder.causes).await?;
-            for event in page.iter().filter(|it| it.position <= last) {
+            for event in page.iter().filter(|event| event.position <= last) {
                 let facts = Facts::new(event, &mut builder.causes);
                 builder.add(facts);
             }
@@ -370,7 +375,7 @@ impl Index {
         page: &[StoredEvent],
         causes: &mut Causes,
     ) -> Result<(), StoreError> {
-        let own: HashSet<&str> = page.iter().map(|it| it.event_id.as_str()).collect();
+        let own: HashSet<&str> = page.iter().map(|event| event.event_id.as_str()).collect();
         let mut runs = HashSet::new();
         for event in page {
             let Some(cause) = event.causation_id.as_deref() else { continue };
@@ -539,8 +544,8 @@ impl Walk<'_> {
     fn passed(&mut self, head: &Head) {
         let Some((first, last)) = self.scope.positions(head) else { return };
         self.position = Some(match self.order {
-            Order::NewestFirst => self.position.map_or(first, |it| it.min(first)),
-            Order::OldestFirst => self.position.map_or(last, |it| it.max(last)),
+            Order::NewestFirst => self.position.map_or(first, |position| position.min(first)),
+            Order::OldestFirst => self.position.map_or(last, |position| position.max(last)),
         });
     }
 

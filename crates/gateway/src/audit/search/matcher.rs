@@ -94,7 +94,7 @@ impl Scope {
         match &self.tenant {
             None => (head.rows > 0).then_some((head.first, head.last)),
             Some(tenant) => {
-                let part = head.tenants.iter().find(|it| it.tenant == tenant.as_str())?;
+                let part = head.tenants.iter().find(|part| part.tenant == tenant.as_str())?;
                 Some((part.first, part.last))
             }
         }
@@ -115,7 +115,7 @@ impl Matcher {
             None => None,
             Some(_) if other => return None,
             Some(tenant) => {
-                let place = head.tenants.iter().position(|it| it.tenant == tenant.as_str())?;
+                let place = head.tenants.iter().position(|part| part.tenant == tenant.as_str())?;
                 Some((u16::try_from(place).ok()?, head.tenants.get(place)?.first))
             }
         };
@@ -197,7 +197,8 @@ impl Column {
         };
         match fact {
             Fact::Principal(pattern) => {
-                places(&head.principals, |it| pattern.matches(it)).map(Self::Principals)
+                places(&head.principals, |principal| pattern.matches(principal))
+                    .map(Self::Principals)
             }
             Fact::Tool(pattern) => tools(&|tool| is_tool(pattern, tool)),
             Fact::Source(pattern) => tools(&|tool| {
@@ -215,7 +216,7 @@ impl Column {
             Fact::Id(start) => Some(Self::Id(IdStart::new(start))),
             Fact::Text(word) => {
                 let pattern = &word.pattern;
-                let principals = places(&head.principals, |it| pattern.matches(it));
+                let principals = places(&head.principals, |principal| pattern.matches(principal));
                 let all = [
                     principals.map(Self::Principals),
                     tools(&|tool| is_tool(pattern, tool)),
@@ -252,7 +253,7 @@ impl Column {
                 let keys = [&ids.event, &ids.run, &ids.subject].map(|keys| keys.get(row).copied());
                 Some(perhaps(keys.into_iter().flatten().any(|key| id.may_be(key))))
             }
-            Self::Any(all) => all.iter().filter_map(|it| it.found(columns, ids, row)).max(),
+            Self::Any(all) => all.iter().filter_map(|column| column.found(columns, ids, row)).max(),
         }
     }
 }
@@ -272,9 +273,9 @@ impl Statuses {
                 except: facts::approval_required(&head.codes),
             }),
             StatusFilter::Is(text) => {
-                let known = STATUSES.iter().position(|it| **it == **text);
-                let statuses = known.and_then(|it| u8::try_from(it).ok()).map_or(0, bit);
-                let codes = places(&head.codes, |it| it.to_lowercase() == **text);
+                let known = STATUSES.iter().position(|name| **name == **text);
+                let statuses = known.and_then(|place| u8::try_from(place).ok()).map_or(0, bit);
+                let codes = places(&head.codes, |code| code.to_lowercase() == **text);
                 (statuses != 0 || codes.is_some()).then(|| Self {
                     statuses,
                     codes: codes.unwrap_or_default(),
@@ -320,6 +321,6 @@ fn is_tool(pattern: &TextPattern, tool: &str) -> bool {
 
 /// The matching texts, as flags; `None` without a match.
 fn places(texts: &[String], matches: impl Fn(&str) -> bool) -> Option<Vec<bool>> {
-    let list: Vec<_> = texts.iter().map(|it| matches(it)).collect();
+    let list: Vec<_> = texts.iter().map(|text| matches(text)).collect();
     list.contains(&true).then_some(list)
 }

@@ -159,16 +159,16 @@ impl Head {
 impl Columns {
     fn bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.position.len() * 28);
-        out.extend(self.position.iter().flat_map(|it| it.to_le_bytes()));
-        out.extend(self.tenant.iter().flat_map(|it| it.to_le_bytes()));
-        out.extend(self.tenant_position.iter().flat_map(|it| it.to_le_bytes()));
-        out.extend(self.at.iter().flat_map(|it| it.to_le_bytes()));
+        out.extend(self.position.iter().flat_map(|value| value.to_le_bytes()));
+        out.extend(self.tenant.iter().flat_map(|value| value.to_le_bytes()));
+        out.extend(self.tenant_position.iter().flat_map(|value| value.to_le_bytes()));
+        out.extend(self.at.iter().flat_map(|value| value.to_le_bytes()));
         out.extend(&self.kind);
         out.extend(&self.status);
-        out.extend(self.principal.iter().flat_map(|it| it.to_le_bytes()));
-        out.extend(self.tool.iter().flat_map(|it| it.to_le_bytes()));
-        out.extend(self.code.iter().flat_map(|it| it.to_le_bytes()));
-        out.extend(self.number.iter().flat_map(|it| it.to_le_bytes()));
+        out.extend(self.principal.iter().flat_map(|value| value.to_le_bytes()));
+        out.extend(self.tool.iter().flat_map(|value| value.to_le_bytes()));
+        out.extend(self.code.iter().flat_map(|value| value.to_le_bytes()));
+        out.extend(self.number.iter().flat_map(|value| value.to_le_bytes()));
         out
     }
 
@@ -195,7 +195,7 @@ impl Columns {
 impl Ids {
     fn bytes(&self) -> Vec<u8> {
         let all = [&self.event, &self.run, &self.subject].into_iter().flatten();
-        all.flat_map(|it| it.to_le_bytes()).collect()
+        all.flat_map(|key| key.to_le_bytes()).collect()
     }
 
     pub(super) fn read(stored: &[u8], head: &Head) -> Option<Self> {
@@ -281,7 +281,7 @@ mod tests {
         let head = Head::read(&stored.head).unwrap();
         assert_eq!(head, builder.head);
         assert_eq!(
-            head.tenants.iter().map(|it| it.tenant.as_str()).collect::<Vec<_>>(),
+            head.tenants.iter().map(|part| part.tenant.as_str()).collect::<Vec<_>>(),
             ["b", "a"]
         );
         assert_eq!(Columns::read(&stored.facts, &head), Some(builder.columns));

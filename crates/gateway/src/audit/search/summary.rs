@@ -269,7 +269,7 @@ impl Groups {
 
     fn add(&mut self, texts: &[String], place: Option<&u16>, call: &Call) {
         let Some(place) = place.copied().map(usize::from) else { return };
-        let Some(text) = texts.get(place).filter(|it| !it.is_empty()) else { return };
+        let Some(text) = texts.get(place).filter(|text| !text.is_empty()) else { return };
         let Some(current) = self.current.get_mut(place) else { return };
         let group = *current.get_or_insert_with(|| {
             *self.places.entry(text.clone()).or_insert_with(|| {

@@ -259,7 +259,7 @@ impl PinReview<'_> {
             approved: pin.approved.as_ref().map(approved),
             earlier: pin.earlier.iter().map(approved).collect(),
             change_count: pin.change_count,
-            seen: pin.seen.as_ref().map(|it| moment(&it.form, it.at)),
+            seen: pin.seen.as_ref().map(|seen| moment(&seen.form, seen.at)),
         })
     }
 
