@@ -83,7 +83,6 @@ pub(crate) enum ApprovalGate {
 }
 
 impl ApprovalGate {
-    /// Whether the call requires approval.
     pub(crate) fn requires_approval(&self) -> bool {
         matches!(self, Self::Closed(..))
     }
@@ -167,7 +166,6 @@ impl Approvals {
         Ok(ApprovalGate::Closed(Some(fingerprint), grant))
     }
 
-    /// The number of pending approvals.
     pub(crate) async fn pending(&self) -> Result<u64, StoreError> {
         match &self.store {
             Some(store) => store.pending().await,

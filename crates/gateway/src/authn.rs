@@ -319,7 +319,6 @@ impl Authenticator {
 }
 
 impl Authenticator {
-    /// The roles of the configuration.
     pub(crate) fn roles(&self) -> BTreeMap<String, Vec<Grant>> {
         self.inner.policy.load().roles.clone()
     }

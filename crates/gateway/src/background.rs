@@ -67,7 +67,6 @@ pub(crate) type Panic = Box<dyn Any + Send>;
 // === impl Services ===
 
 impl Services {
-    /// The current configuration.
     pub(crate) fn config(&self) -> Arc<Config> {
         self.config.load_full()
     }

@@ -127,7 +127,8 @@ impl GatewayBuilder {
         }
     }
 
-    /// Sets the configuration.
+    /// Replaces the configuration of [`new`](Self::new), or the empty one of
+    /// [`Gateway::builder`].
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
@@ -155,14 +156,14 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets the clock.
+    /// Sets the clock, by default that of the system.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Sets the decision that policies narrow.
+    /// Sets the decision that policies narrow; by default, scopes decide.
     #[must_use]
     pub fn authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
         self.authorizer = authorizer;

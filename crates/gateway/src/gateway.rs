@@ -205,7 +205,7 @@ impl Gateway {
         &self.inner.services.tracer
     }
 
-    /// The clock.
+    /// The clock that every part of this gateway reads.
     pub fn clock(&self) -> &dyn Clock {
         &*self.inner.services.clock
     }

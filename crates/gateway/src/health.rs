@@ -19,7 +19,7 @@ use crate::gateway::Gateway;
 pub struct Check {
     /// The part of the gateway.
     pub name: &'static str,
-    /// Its state.
+    /// Whether the part works.
     pub state: CheckState,
     /// The problem in a public text, without names of sources, tenants or tools.
     pub reason: Option<Cow<'static, str>>,
@@ -44,7 +44,7 @@ impl Check {
         Self { name, state: CheckState::Ok, reason: None }
     }
 
-    /// Creates a failed check.
+    /// Creates a check of a part with a problem. `reason` is a public text.
     pub fn not(
         name: &'static str,
         state: CheckState,

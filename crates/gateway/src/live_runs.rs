@@ -32,7 +32,7 @@ pub(crate) struct WorkflowCall {
     pub(crate) parent: Option<CallId>,
     /// Cancelled to stop the call.
     pub(crate) end: CancellationToken,
-    /// Used after all steps have been recorded.
+    /// Takes the state of the call after all steps have been recorded.
     pub(crate) recorded: oneshot::Sender<CallEnd>,
 }
 
@@ -66,7 +66,6 @@ pub(crate) struct CancellableRun {
 
 /// The context of a call that is a step of a workflow.
 pub(crate) struct StepContext {
-    /// The id of the call.
     pub(crate) call: CallId,
     /// The call of the workflow.
     pub(crate) parent: CallId,

@@ -82,9 +82,9 @@ pub enum InvalidProbe {
 pub struct ProbedSession {
     /// The run that holds its events.
     pub run_id: RunId,
-    /// The session.
+    /// The `sessionId` of those events.
     pub session_id: SessionId,
-    /// The result of the call.
+    /// The result of the tool, or the reason why there is none.
     pub result: Result<Outcome, CallError>,
 }
 

@@ -31,11 +31,11 @@ pub const MAX_ARGUMENTS: usize = 8 << 10;
 pub enum NewSaved {
     /// A view, with the query of its address.
     View(String),
-    /// Arguments for a tool, by any of its names.
+    /// Arguments for a tool.
     Call {
-        /// The tool.
+        /// The id or the wire name of the tool.
         tool: String,
-        /// The arguments.
+        /// The arguments; they may contain no secret.
         arguments: Map<String, Value>,
     },
 }
@@ -45,7 +45,7 @@ pub enum NewSaved {
 pub enum SavedQuery<'a> {
     /// The views of the tenant.
     Views,
-    /// The calls of a tool, by any of its names.
+    /// The calls of the tool with this id or wire name.
     CallsOf(&'a str),
     /// The calls that the caller saved, even of tools that it may not use any more.
     OwnCalls,

@@ -81,7 +81,7 @@ impl Approvals {
         Ok(found)
     }
 
-    /// One approval.
+    /// The approval `id` of the tenant of `reader`, if it is visible to `reader`.
     ///
     /// # Errors
     /// [`ApprovalError`].
@@ -120,7 +120,7 @@ impl Approvals {
         stream::iter(approvals).map(read).buffered(READS).try_collect().await
     }
 
-    /// Answers a request.
+    /// Adds the verdict of `approver` to the request `id`, with an optional comment.
     ///
     /// # Errors
     /// [`ApprovalError`]; in that case the request is unchanged.

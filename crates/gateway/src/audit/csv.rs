@@ -6,10 +6,9 @@ use serde_json::Value;
 
 use crate::audit::search::FoundEvent;
 
-/// The media type.
+/// The media type. `header` announces the row of [`write_header`] (RFC 4180).
 pub const CONTENT_TYPE: &str = "text/csv; charset=utf-8; header=present";
 
-/// The names of the columns.
 const COLUMNS: [&str; 13] = [
     "time",
     "event",

@@ -38,7 +38,7 @@ impl Readiness {
         *self.reason.lock() = reason;
     }
 
-    /// Returns the current problem.
+    /// The current problem of the record, if it has one.
     pub fn reason(&self) -> Option<String> {
         if self.cannot_store.load(Ordering::Acquire) && !self.refuses_calls() {
             return Some("events cannot be stored; calls are refused".to_owned());

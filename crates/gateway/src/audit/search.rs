@@ -340,7 +340,6 @@ fn is_fulfilled_by_ids(term: &Term, logged: &LoggedEvent) -> bool {
     })
 }
 
-/// The oldest event.
 struct OldestEvent {
     position: u64,
     segment: u64,

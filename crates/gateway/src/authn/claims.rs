@@ -85,7 +85,7 @@ pub(super) fn principal(prefix: &str, name: &str) -> Result<PrincipalId, NoToken
     PrincipalId::parse(&id).map_err(|_| NoToken)
 }
 
-/// The tenant of the text `name`.
+/// The tenant `name`, unless that is the name of the operator.
 pub(super) fn tenant(name: &str) -> Result<TenantId, NoToken> {
     match TenantId::parse(name) {
         Ok(tenant) if tenant.as_str() != TenantId::OPERATOR => Ok(tenant),
@@ -119,13 +119,11 @@ pub(super) fn roles(value: Option<&Value>) -> Vec<String> {
     }
 }
 
-/// The value at `path`.
 pub(super) fn at<'c>(claims: &'c Claims, path: &ClaimPath) -> Option<&'c Value> {
     let (first, rest) = path.0.split_first()?;
     rest.iter().try_fold(claims.get(first)?, |value, name| value.as_object()?.get(name))
 }
 
-/// The text at `path`.
 pub(super) fn text_at<'c>(claims: &'c Claims, path: &ClaimPath) -> Result<&'c str, NoToken> {
     at(claims, path).and_then(Value::as_str).ok_or(NoToken)
 }

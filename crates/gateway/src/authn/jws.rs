@@ -49,7 +49,6 @@ pub(super) fn decoded(text: &str) -> Result<Vec<u8>, NoToken> {
 }
 
 impl<'t> Jws<'t> {
-    /// Parses `text`.
     pub(super) fn read(text: &'t str) -> Result<Self, NoToken> {
         if text.len() > MAX_TOKEN {
             return Err(NoToken);

@@ -29,15 +29,15 @@ pub struct NewKey {
 pub struct KeyRequest {
     /// Name for people.
     pub name: String,
-    /// Tenant.
+    /// The tenant of its principal.
     pub tenant: TenantId,
-    /// Principal.
+    /// The principal that the key authenticates.
     pub principal: PrincipalId,
-    /// Roles.
+    /// Names of roles of the configuration.
     pub roles: Vec<String>,
     /// Scopes in addition to those of the roles.
     pub scopes: Vec<Grant>,
-    /// When it expires.
+    /// When it expires. Without a time, the limit of its creator applies, if there is one.
     pub expires_at: Option<Timestamp>,
 }
 

@@ -64,7 +64,7 @@ pub struct SignInRequest<'a> {
 /// The address for the start of a sign-in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignInAddress {
-    /// The address.
+    /// The address to open in the browser.
     pub url: String,
     /// Whether the issuer's response names the issuer (RFC 9207).
     pub names_issuer: bool,

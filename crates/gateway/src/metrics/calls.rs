@@ -237,7 +237,6 @@ impl CallMetrics {
         })
     }
 
-    /// Counts a call.
     pub(super) fn finished(&self, call: &FinishedCall<'_>) {
         let result = match call.result {
             Ok(false) => "ok",

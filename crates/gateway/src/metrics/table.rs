@@ -13,7 +13,7 @@ pub struct MetricDescription {
     pub kind: MetricKind,
     /// Its labels, without `le` of histograms.
     pub labels: &'static [&'static str],
-    /// Its meaning.
+    /// Its meaning, also the help text of the exposition.
     pub meaning: &'static str,
 }
 

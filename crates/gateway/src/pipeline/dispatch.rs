@@ -37,7 +37,6 @@ pub(crate) struct StopConditions<'a> {
     pub(crate) deadline: Deadline<'a>,
     /// Fires when the caller disconnects.
     pub(crate) cancelled: &'a CancellationToken,
-    /// The clock.
     pub(crate) clock: &'a dyn Clock,
 }
 

@@ -32,7 +32,7 @@ pub struct CallRequest<'a> {
     /// The kind of offer in which the name is looked up, and so the operation: a tool is called, a
     /// prompt rendered, a resource read.
     pub kind: OfferKind,
-    /// Its name.
+    /// The name of the offer as the caller sent it.
     pub tool: ToolRef<'a>,
     /// The part of the catalog in which the tool is looked up.
     pub scope: CatalogScope,
@@ -56,7 +56,7 @@ pub struct CallReport {
     pub call_id: CallId,
     /// The tool, if the caller may know that it exists.
     pub entry: Option<Arc<Entry>>,
-    /// The result.
+    /// The result of the tool, or the reason why there is none.
     pub result: Result<Outcome, CallError>,
     /// How long the tool ran; `None` if it never started.
     pub duration: Option<Duration>,

@@ -285,7 +285,8 @@ impl InteractionState {
         }
     }
 
-    /// Closes an interaction without records. Returns whether it had none.
+    /// Closes the interaction if it has neither records nor calls in flight. Returns whether it
+    /// closed it.
     fn end_when_unused(&self) -> bool {
         let mut state = self.state.lock();
         let unused = self.in_flight.is_empty() && state.sessions.state.lock().tools.is_empty();

@@ -40,7 +40,7 @@ struct PinComparison {
     new: Vec<(String, PinForm)>,
     /// Tools that differ from their approved forms.
     different: Vec<(String, PinForm)>,
-    /// Tools in an approved form whose pin has something else pending.
+    /// Tools that returned to an approved form while another form was pending.
     back: Vec<String>,
 }
 

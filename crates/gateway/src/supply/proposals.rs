@@ -21,7 +21,7 @@ use crate::assembly::{classify::classify, listed::OfferList};
 
 /// Tools of one rule; further tools are in further rules, to keep each one readable.
 const MAX_TOOLS: usize = 40;
-/// Proposals for one source.
+/// The most rules that are proposed for one source.
 const MAX_RULES: usize = 20;
 
 /// Words of tools that only read.

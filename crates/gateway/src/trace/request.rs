@@ -46,9 +46,9 @@ impl RequestSpan {
         Self { recorder: Arc::clone(recorder), began, state }
     }
 
-    /// Moves the span below `parent`, the sender's context in the request's body. The span has no
-    /// parts so far. The sampling decision stays, unless the configuration trusts that of the
-    /// sender.
+    /// Moves the span below `parent`, the sender's context in the request's body. Call it before
+    /// the span has parts. The sampling decision stays, unless the configuration trusts that of
+    /// the sender.
     pub(super) fn join(&self, parent: &TraceContext) -> TraceContext {
         let mut state = self.state.lock();
         let RequestState { context, open } = &mut *state;

@@ -58,7 +58,6 @@ pub(super) struct RunStopConditions {
     pub(super) closed: CancellationToken,
     /// The gateway stops.
     pub(super) gateway: CancellationToken,
-    /// Its deadline.
     pub(super) timeout: Duration,
     /// The workflow call with this run as a step. While a step waits for approval, both deadlines
     /// pause.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 /// Bytes of one file.
 pub(crate) const MAX_FILE: usize = 256 << 10;
 
-/// One file.
+/// A workflow as its file describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Definition {
@@ -28,7 +28,6 @@ pub(crate) struct Definition {
     pub(crate) outputs: Map<String, Value>,
 }
 
-/// One step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StepDefinition {

@@ -64,7 +64,7 @@ pub(super) fn file_of(raw: &Value) -> &str {
     raw.get("file").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Its definition.
+/// The definition of a discovered workflow; `None` if this version cannot read it.
 pub(super) fn definition_of(raw: &Value) -> Option<definition::Definition> {
     serde_json::from_value(raw.get("definition")?.clone()).ok()
 }

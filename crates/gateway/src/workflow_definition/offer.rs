@@ -61,7 +61,6 @@ pub(crate) struct RunnableWorkflow {
 pub(crate) struct SnapshotWorkflows(pub(crate) HashMap<(SourceId, ToolId), Arc<RunnableWorkflow>>);
 
 impl SnapshotWorkflows {
-    /// The workflow of `entry`.
     pub(crate) fn get(&self, entry: &Entry) -> Option<&Arc<RunnableWorkflow>> {
         self.0.get(&(entry.source.clone(), entry.id.clone()))
     }
@@ -179,7 +178,6 @@ fn program(tools: &[Arc<Entry>]) -> Digest {
 /// A workflow to offer if its steps are offered.
 struct Candidate<'a> {
     source: &'a Arc<SourceConfig>,
-    /// The tenants of the workflow.
     tenants: Tenants,
     flow: &'a Flow,
 }

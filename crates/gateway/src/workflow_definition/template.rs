@@ -198,7 +198,6 @@ impl Template {
         matches!(self, Self::Literal(_))
     }
 
-    /// All references in it.
     pub(crate) fn references(&self) -> Vec<&Reference> {
         match self {
             Self::Literal(_) => Vec::new(),

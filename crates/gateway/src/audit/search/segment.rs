@@ -16,7 +16,7 @@ pub(super) const SIZE: u64 = 16_384;
 const LEVEL: i32 = 1;
 /// The most bytes of a decompressed part; a segment has less than 1 MiB in each.
 const MAX_PART: usize = 64 * 1024 * 1024;
-/// No number.
+/// The value of the column `number` for an event without a number.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// The segment of a position; the first position is 1.

@@ -37,9 +37,9 @@ const STEPS: [i64; 16] = [
 /// Counts of the calls that finished in a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// The start.
+    /// The start of the summarized time.
     pub from: Timestamp,
-    /// The end.
+    /// The end of the summarized time.
     pub to: Timestamp,
     /// The length of a bucket, in seconds.
     pub step_secs: u64,

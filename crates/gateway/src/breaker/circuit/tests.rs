@@ -133,8 +133,7 @@ fn the_number_of_callers_is_bounded() {
 }
 
 proptest! {
-    /// I-74: whatever one caller's calls come to, nobody else waits because of it, as long as the
-    /// source is there.
+    /// I-74: while the source is available, the calls of one caller never delay another.
     #[test]
     fn one_caller_closes_nothing_for_others(
         steps in proptest::collection::vec((0..3_u8, 0..40_u64), 1..300),

@@ -63,7 +63,7 @@ fn a_key_is_one_call_of_one_holder() {
     assert!(matches!(table.find(&owner("a"), "k", call("d"), 0), Lookup::OtherCall));
     assert_eq!(state(&mut table, "b", "k", 0), "nothing");
     check(&table);
-    // A call that came to nothing frees its key.
+    // A call without an answer frees its key.
     table.begin(&owner("b"), "k", call("c"), ()).unwrap();
     table.release(&owner("b"), "k");
     assert_eq!(state(&mut table, "b", "k", 0), "nothing");
@@ -79,14 +79,14 @@ fn answers_are_kept_for_a_day() {
     assert_eq!(state(&mut table, "a", "k", day + 4), "kept");
     assert_eq!(state(&mut table, "a", "k", day + 5), "nothing");
     assert!(table.owners.is_empty() && table.answers.is_empty());
-    // Others' steps clear up, too.
+    // Calls of other owners also remove expired answers.
     ran(&mut table, "a", "k", 1, 0);
     ran(&mut table, "b", "k", 1, day);
     assert_eq!(table.answers.len(), 1);
     check(&table);
 }
 
-/// I-27: a owner has so much and no more, and loses its own oldest.
+/// I-27: an owner over its bound loses its own oldest answers.
 #[test]
 fn a_holder_over_its_bound_loses_its_own_oldest() {
     let mut table = small();
@@ -108,7 +108,7 @@ fn a_holder_over_its_bound_loses_its_own_oldest() {
     check(&table);
 }
 
-/// I-27: the largest owner makes room, and small owners lose nothing.
+/// I-27: if the table is full, the largest owner loses answers, and small owners lose none.
 #[test]
 fn the_largest_holder_makes_room_for_all() {
     let mut table = small();
