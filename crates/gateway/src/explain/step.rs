@@ -1,4 +1,4 @@
-//! The steps of an explanation.
+//! The types of the steps of an explanation.
 
 use schemars::JsonSchema;
 use serde::Serialize;

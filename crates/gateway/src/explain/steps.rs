@@ -1,4 +1,4 @@
-//! The individual steps.
+//! Evaluates the steps of an explanation, one function for each.
 
 use std::collections::BTreeMap;
 
