@@ -194,7 +194,7 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets the rate limiter.
+    /// Sets the rate limiter, by default the shared one, or else one in the memory of this process.
     #[must_use]
     pub fn limiter(mut self, limiter: Arc<dyn RateLimiter>) -> Self {
         self.limiter = Some(limiter);

@@ -35,7 +35,6 @@ pub(crate) struct Confirmation {
     failed: watch::Sender<u64>,
 }
 
-/// The start of a read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadStart {
     at: u64,

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Diagnosis {
-    /// The program.
+    /// The version and the target of the program.
     pub build: BuildDiagnosis,
     /// When the gateway was started.
     pub started_at: Timestamp,
@@ -24,17 +24,17 @@ pub struct Diagnosis {
     pub configuration: ConfigurationDiagnosis,
     /// The offered tools.
     pub catalog: CatalogDiagnosis,
-    /// The sources.
+    /// The numbers of sources by state.
     pub sources: SourcesDiagnosis,
-    /// The store.
+    /// The load and the size of the store.
     pub store: StoreDiagnosis,
-    /// The record.
+    /// The progress of signing.
     pub record: RecordDiagnosis,
-    /// The approvals.
+    /// The number of pending approvals.
     pub approvals: ApprovalsDiagnosis,
 }
 
-/// The program.
+/// The version and the target of the program.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BuildDiagnosis {
@@ -68,11 +68,11 @@ pub struct CatalogDiagnosis {
     pub tools: usize,
 }
 
-/// The sources, counted.
+/// The numbers of sources by state.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourcesDiagnosis {
-    /// All of them.
+    /// Sources of the configuration.
     pub configured: usize,
     /// Connected sources whose tools could be listed.
     pub up: usize,
@@ -80,7 +80,7 @@ pub struct SourcesDiagnosis {
     pub breakers_open: usize,
 }
 
-/// The store.
+/// The load and the size of the store.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoreDiagnosis {
@@ -96,7 +96,7 @@ pub struct StoreDiagnosis {
     pub low_on_space: bool,
 }
 
-/// The record.
+/// The progress of signing.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordDiagnosis {
@@ -108,7 +108,7 @@ pub struct RecordDiagnosis {
     pub refuses_calls: bool,
 }
 
-/// The approvals.
+/// The number of pending approvals.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalsDiagnosis {

@@ -39,7 +39,6 @@ pub struct RoleReach {
     pub suggestion: Vec<Change>,
 }
 
-/// The scopes that a tool requires.
 fn required(entry: &Entry) -> &[Scope] {
     entry.tool.required_scopes().unwrap_or_default()
 }
@@ -86,7 +85,6 @@ impl Gateway {
     }
 }
 
-/// A role from named tools.
 struct RoleOfTools<'a> {
     config: &'a Config,
     change: Change,

@@ -20,7 +20,7 @@ use crate::{gateway::Gateway, snapshot::Snapshot, supply::role_holder};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RoleReport {
-    /// The name.
+    /// The name in the configuration.
     pub name: String,
     /// The grants that match a tool of the tenant or a route.
     pub scopes: Vec<String>,

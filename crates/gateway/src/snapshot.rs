@@ -34,7 +34,7 @@ use crate::{
 
 /// The state that a request depends on, loaded once per request (I-23).
 pub struct Snapshot {
-    /// The tools.
+    /// The tools on offer.
     pub catalog: Catalog,
     pub(crate) others: OtherOffers,
     /// The sources that run them.

@@ -22,7 +22,7 @@ use super::{
 pub struct Acceptance {
     /// The tenant of the log.
     pub tenant: TenantId,
-    /// The problem of the log.
+    /// Why the log did not continue its signed state.
     pub problem: String,
 }
 

@@ -140,7 +140,7 @@ impl Audit {
         self.store.get_or_init(|| store);
     }
 
-    /// Records denials.
+    /// The part that records denials.
     pub fn denials(&self) -> &Denials {
         &self.denials
     }

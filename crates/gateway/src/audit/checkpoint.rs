@@ -74,7 +74,6 @@ pub(super) struct Signing {
     failures: u32,
 }
 
-/// The obstacles to signing the record.
 #[derive(Default)]
 struct SigningObstacles {
     /// The store is not the opened one, or is shorter than before.

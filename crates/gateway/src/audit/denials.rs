@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{answer_time, background::BackgroundTasks, snapshot::Miss};
 
-/// Records denials.
+/// Records denials without delaying their callers.
 pub struct Denials {
     shared: Arc<Shared>,
     queue: mpsc::Sender<DenialQueueItem>,
@@ -35,7 +35,6 @@ struct Shared {
     refusals: Refusals,
 }
 
-/// One item of the queue of denials.
 enum DenialQueueItem {
     /// Records one refusal.
     Refused(Box<Refusal>),

@@ -150,7 +150,6 @@ impl Events {
         self.event(tenant, run, body, None)
     }
 
-    /// The events of one refusal.
     pub(super) fn of_refusal(&self, refusal: &Refusal) -> Vec<NewEvent> {
         let (decisions, denied) = refusal.decisions();
         let call = match &refusal.subject {

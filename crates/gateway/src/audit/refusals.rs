@@ -57,7 +57,6 @@ pub(crate) struct Refusal {
     pub(crate) at: Timestamp,
 }
 
-/// The subject of a refusal.
 #[derive(Clone)]
 pub(crate) enum RefusalSubject {
     /// A subject with a known reason.

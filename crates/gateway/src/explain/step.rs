@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The reader of an explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExplanationReader {
     /// Sees everything: the rules belong to the operator.

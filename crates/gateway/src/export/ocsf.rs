@@ -70,7 +70,7 @@ pub(super) fn event(event: &StoredEvent) -> Option<Value> {
     Some(line)
 }
 
-/// The outcome.
+/// The outcome of an event, in the numbers of OCSF.
 struct Verdict {
     /// 1 success, 2 failure, 0 unknown.
     status: u64,

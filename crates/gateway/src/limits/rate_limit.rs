@@ -86,7 +86,6 @@ impl RateLimiter for MemoryLimiter {
     }
 }
 
-/// The rate limits of calls.
 pub(crate) struct RateLimits {
     limiter: Arc<dyn RateLimiter>,
     metrics: Arc<Metrics>,

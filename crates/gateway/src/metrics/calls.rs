@@ -86,7 +86,6 @@ pub(crate) struct FinishedCall<'a> {
     pub(crate) now: u64,
 }
 
-/// The metrics of calls.
 pub(super) struct CallMetrics {
     calls: Family<CallLabels, Counter>,
     seconds: Family<SourceLabels, HistogramWithExemplars<ExemplarLabels>>,
@@ -105,7 +104,6 @@ pub(super) struct CallMetrics {
     adding: Mutex<()>,
 }
 
-/// The rules for labels.
 struct LabelRules {
     config: MetricsConfig,
     /// The tenants in the configuration. Among tenants of tokens, only these can become a label,
@@ -113,7 +111,6 @@ struct LabelRules {
     tenants: HashSet<TenantId>,
 }
 
-/// The series of one source.
 pub(super) struct SourceSeries {
     pub(super) running: Gauge,
     seconds: HistogramWithExemplars<ExemplarLabels>,
@@ -333,7 +330,6 @@ fn run_times() -> HistogramWithExemplars<ExemplarLabels> {
     HistogramWithExemplars::new(BOUNDS.into_iter())
 }
 
-/// The tenants that `config` names.
 fn named_tenants(config: &Config) -> HashSet<TenantId> {
     let of_sources = config.sources.iter().flat_map(|source| source.tenants.named());
     let fixed = config.issuers.iter().filter_map(|issuer| issuer.tenant.as_ref());

@@ -106,13 +106,11 @@ pub(crate) struct Idempotency {
     pub(super) unsettled: UnsettledCalls,
 }
 
-/// The result of an idempotent call.
 pub(super) type IdempotentResult = Result<IdempotentOutcome, IdempotencyError>;
 
 /// Receives the result of a running call.
 pub(super) type ResultReceiver = watch::Receiver<Option<IdempotentResult>>;
 
-/// The state of a key.
 pub(super) enum KeyState {
     Kept(StoredAnswer),
     Running(ResultReceiver),

@@ -70,7 +70,6 @@ impl SnapshotWorkflows {
 #[derive(Default)]
 pub(crate) struct WorkflowOffers {
     pub(crate) entries: Vec<Arc<Entry>>,
-    /// Workflows by source and tool.
     pub(crate) runnable: HashMap<(SourceId, ToolId), Arc<RunnableWorkflow>>,
     /// Problems by source, for the operator.
     pub(crate) problems: HashMap<SourceId, Vec<String>>,

@@ -123,7 +123,6 @@ pub(super) trait Visitor: Send {
     fn row(&mut self, row: &Row<'_>) -> Flow;
 }
 
-/// The result of a visit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct VisitResult {
     /// Whether there may be more in the direction of the visit.

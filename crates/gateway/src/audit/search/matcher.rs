@@ -34,7 +34,6 @@ pub(super) struct Matcher {
     terms: Vec<Vec<Test>>,
 }
 
-/// A row that matches.
 pub(super) struct MatchedRow {
     /// Its position in the numbering of the scope.
     pub(super) position: u64,

@@ -79,7 +79,7 @@ pub struct Totals {
 /// A part of the time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bucket {
-    /// Its beginning.
+    /// The start of the part.
     pub from: Timestamp,
     /// Its counts.
     pub totals: Totals,
@@ -95,7 +95,7 @@ pub struct Group {
 }
 
 impl Totals {
-    /// All calls.
+    /// The number of calls with any result.
     pub fn calls(&self) -> u64 {
         self.ok + self.failed + self.denied + self.approval_required
     }
@@ -288,7 +288,7 @@ impl Groups {
     }
 }
 
-/// The groups with most calls.
+/// The groups with most calls, at most [`MOST_LISTED`].
 fn most_calls(mut groups: Vec<Group>) -> Vec<Group> {
     groups
         .sort_by(|a, b| b.totals.calls().cmp(&a.totals.calls()).then_with(|| a.name.cmp(&b.name)));

@@ -23,7 +23,6 @@ pub struct StoredAnswer {
 /// The owner of keys.
 pub(crate) type Owner = (TenantId, PrincipalId);
 
-/// The limits of the table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// Bytes of answers, for all and for one owner.
@@ -93,7 +92,7 @@ enum State<R> {
     Ended(u64),
 }
 
-/// The place of an answer.
+/// The answer of a completed call; without `kept`, it was too large.
 struct Answer {
     owner: Owner,
     key: String,

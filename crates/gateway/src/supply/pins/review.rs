@@ -22,7 +22,7 @@ use crate::assembly::{classify, pinned::remedy};
 
 /// The pins of the sources of a configuration.
 pub struct PinReview<'a> {
-    /// The sources.
+    /// The sources of the configuration.
     pub sources: &'a [SourceConfig],
     /// Their pins.
     pub pins: &'a dyn PinStore,
@@ -105,7 +105,7 @@ pub struct PinMoment {
     pub document: Option<Value>,
 }
 
-/// One approval.
+/// The approval of one form of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovedPin {
