@@ -93,8 +93,8 @@ pub(crate) async fn run(options: &ClusterOptions) -> Result<()> {
     for requests in [Requests::Calls, Requests::CallsOfTenants, Requests::Lists] {
         let measured = bench.measure(requests, options).await?;
         let one = measured.get(1).map_or(0.0, ClusterMeasurement::per_second);
-        for it in &measured {
-            let row = it.row(requests, options.tenants, one);
+        for measurement in &measured {
+            let row = measurement.row(requests, options.tenants, one);
             say(&row)?;
             text.push_str(&row);
             text.push('\n');
@@ -161,15 +161,17 @@ impl Bench {
         let mut measured: Vec<ClusterMeasurement> =
             self.clusters.iter().map(|cluster| ClusterMeasurement::new(&cluster.name)).collect();
         for _ in 0..ROUNDS {
-            for ((cluster, shots), it) in self.clusters.iter().zip(&shots).zip(&mut measured) {
+            for ((cluster, shots), measurement) in
+                self.clusters.iter().zip(&shots).zip(&mut measured)
+            {
                 let (used, busy) = (self.used(cluster)?, ProcessorTicks::read()?);
                 let (latencies, elapsed) = fire(shots, options.connections, slice)
                     .await
                     .with_context(|| cluster.name.clone())?;
-                it.used += self.used(cluster)? - used;
-                it.busy += ProcessorTicks::read()? - busy;
-                it.latencies.merge(&latencies);
-                it.elapsed += elapsed;
+                measurement.used += self.used(cluster)? - used;
+                measurement.busy += ProcessorTicks::read()? - busy;
+                measurement.latencies.merge(&latencies);
+                measurement.elapsed += elapsed;
             }
         }
         Ok(measured)

@@ -99,7 +99,10 @@ impl Peer {
     /// Finds the program in `installed` or in its `bin`.
     pub(crate) fn find(&self, installed: &Path) -> Option<PathBuf> {
         let places = [installed.join(&self.program), installed.join("bin").join(&self.program)];
-        places.into_iter().find(|place| place.is_file()).and_then(|it| std::path::absolute(it).ok())
+        places
+            .into_iter()
+            .find(|place| place.is_file())
+            .and_then(|place| std::path::absolute(place).ok())
     }
 
     /// Starts the gateway in front of `upstream`.
@@ -207,7 +210,10 @@ async fn shot(row: &str, endpoint: &Endpoint, call: &Call) -> Result<Shot> {
 fn free_ports() -> Result<Vec<u16>> {
     let listeners: Vec<_> =
         (0..PORTS).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
-    Ok(listeners.iter().map(|it| Ok(it.local_addr()?.port())).collect::<std::io::Result<_>>()?)
+    Ok(listeners
+        .iter()
+        .map(|listener| Ok(listener.local_addr()?.port()))
+        .collect::<std::io::Result<_>>()?)
 }
 
 /// Replaces the placeholders in `text`.

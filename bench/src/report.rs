@@ -187,7 +187,7 @@ impl Report<'_> {
              (`write_bytes` of `/proc/PID/io`, which counts whole pages and the journal), and the growth of its data \
              directory. The store reuses its journal, so the growth is meaningful for long runs only.\n\
              - CPU, memory and disk are those of the server's process group, without its upstreams.\n",
-            self.earlier.commit.as_ref().map(|it| format!(" ({it})")).unwrap_or_default(),
+            self.earlier.commit.as_ref().map(|commit| format!(" ({commit})")).unwrap_or_default(),
         )
     }
 
@@ -238,8 +238,8 @@ impl Report<'_> {
         )?;
         writeln!(page, "|---|---|---|---|---|---|---|---|---|---|---|")?;
         for row in self.rows.iter().filter(|row| row.is_peer()) {
-            let ours = self.rows.iter().find(|it| !it.is_peer() && it.is_like(row));
-            let times = ours.map(|it| it.ratio() / row.ratio().max(f64::MIN_POSITIVE));
+            let ours = self.rows.iter().find(|other| !other.is_peer() && other.is_like(row));
+            let times = ours.map(|own| own.ratio() / row.ratio().max(f64::MIN_POSITIVE));
             writeln!(
                 page,
                 "| {} | {} | {} | {:.0} | {:.0}, {} | **{:.3}** | {} | {} | {} | {:.1} | {} |",
@@ -280,7 +280,9 @@ impl Report<'_> {
             return Ok(());
         }
         writeln!(page, "Not measured:\n")?;
-        self.absent.iter().try_for_each(|it| writeln!(page, "- {}: {}", it.what, it.why))
+        self.absent
+            .iter()
+            .try_for_each(|absent| writeln!(page, "- {}: {}", absent.what, absent.why))
     }
 }
 

@@ -103,7 +103,7 @@ async fn measure<S: Storage + EventLog + RecordStore>(
     let now = Utc::now();
     let (event, run) = first(store).await?;
     let of_ids = [format!("run:{run}"), format!("id:{event}")];
-    for query in QUERIES.iter().map(|it| (*it).to_owned()).chain(of_ids) {
+    for query in QUERIES.iter().map(|text| (*text).to_owned()).chain(of_ids) {
         let filter = EventFilter::parse(&query, now)?;
         let find = async |search: &EventSearch| {
             let begun = Instant::now();

@@ -98,26 +98,31 @@ const SERIES: [Series; 5] = [
     Series {
         name: "own memory",
         unit: "MiB",
-        value: |it| it.own_memory,
+        value: |sample| sample.own_memory,
         tolerance: Tolerance::Share(0.05),
     },
     Series {
         name: "descriptors",
         unit: "",
-        value: |it| it.descriptors,
+        value: |sample| sample.descriptors,
         tolerance: Tolerance::Count(1.0),
     },
-    Series { name: "threads", unit: "", value: |it| it.threads, tolerance: Tolerance::Count(1.0) },
+    Series {
+        name: "threads",
+        unit: "",
+        value: |sample| sample.threads,
+        tolerance: Tolerance::Count(1.0),
+    },
     Series {
         name: "p50 of calls",
         unit: "ms",
-        value: |it| it.latency[0],
+        value: |sample| sample.latency[0],
         tolerance: Tolerance::Share(0.25),
     },
     Series {
         name: "p99 of calls",
         unit: "ms",
-        value: |it| it.latency[1],
+        value: |sample| sample.latency[1],
         tolerance: Tolerance::Share(0.25),
     },
 ];
@@ -283,7 +288,8 @@ fn judge(samples: &[Sample]) -> String {
     let half = samples.get(samples.len() / 2..).unwrap_or_default();
     let mut text = "Second half, fitted by least squares:\n".to_owned();
     for series in SERIES {
-        let points: Vec<_> = half.iter().map(|it| (it.minutes, (series.value)(it))).collect();
+        let points: Vec<_> =
+            half.iter().map(|sample| (sample.minutes, (series.value)(sample))).collect();
         let Some(fit) = fit(&points) else {
             text += &format!("- {}: too few samples\n", series.name);
             continue;

@@ -90,8 +90,8 @@ fn path(number: usize) -> (String, Value) {
     let method = if number % 3 == 1 { "post" } else { "get" };
     if method == "post" {
         let properties: Map<String, Value> = (0..8)
-            .map(|it| {
-                (format!("field_{it}"), json!({ "type": "string", "description": "A part." }))
+            .map(|index| {
+                (format!("field_{index}"), json!({ "type": "string", "description": "A part." }))
             })
             .collect();
         let schema = json!({ "type": "object", "properties": properties });

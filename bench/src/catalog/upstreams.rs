@@ -84,7 +84,8 @@ impl Upstreams {
     pub(super) async fn change(&self, version: u64) -> Result<Instant> {
         let mut read = self.shared.read.subscribe();
         self.shared.version.store(version, Ordering::SeqCst);
-        let has = |read: &Option<(u64, Instant)>| read.is_some_and(|(it, _)| it == version);
+        let has =
+            |read: &Option<(u64, Instant)>| read.is_some_and(|(current, _)| current == version);
         let (_, at) = read.wait_for(has).await?.context("read")?;
         Ok(at)
     }

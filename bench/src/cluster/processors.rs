@@ -56,7 +56,7 @@ impl ProcessorTicks {
     fn parse(text: &str) -> Option<Self> {
         let fields = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
         // user, nice, system, idle, iowait, irq, softirq, steal; guests are part of user.
-        let ticks: Vec<u64> = fields.take(8).map_while(|it| it.parse().ok()).collect();
+        let ticks: Vec<u64> = fields.take(8).map_while(|field| field.parse().ok()).collect();
         let idle = ticks.get(3)? + ticks.get(4)?;
         let all = ticks.iter().sum::<u64>();
         Some(Self { busy: all - idle, all })
@@ -96,7 +96,7 @@ pub(super) fn of_family(parent: u32) -> Result<Duration> {
     for entry in fs::read_dir("/proc")? {
         let Ok(name) = entry?.file_name().into_string() else { continue };
         // A child that exits meanwhile is counted by its parent the next time.
-        if stat(&name, PARENT).is_ok_and(|it| it == parent) {
+        if stat(&name, PARENT).is_ok_and(|found| found == parent) {
             time += processor_time(&name).unwrap_or_default();
         }
     }

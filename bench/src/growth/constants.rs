@@ -93,7 +93,7 @@ impl Constants {
     /// The time of the disk in a commit, in microseconds: the median of all sizes.
     pub(super) fn flush_us(&self) -> f64 {
         let mut times: Vec<f64> =
-            self.groups.iter().map(|it| (it.strict_us - it.relaxed_us).max(0.0)).collect();
+            self.groups.iter().map(|group| (group.strict_us - group.relaxed_us).max(0.0)).collect();
         times.sort_by(f64::total_cmp);
         times.get(times.len() / 2).copied().unwrap_or(0.0)
     }

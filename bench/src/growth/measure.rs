@@ -62,7 +62,7 @@ pub(super) async fn run(url: &str, seconds: u32) -> Result<Constants> {
     let (strict, relaxed) = (open(Durability::Strict).await?, open(Durability::Relaxed).await?);
     ensure!(strict.last_position().await? == 0, "the database is not empty");
     let tenants =
-        (0..TENANTS).map(|it| format!("tenant-{it}").parse()).collect::<Result<_, _>>()?;
+        (0..TENANTS).map(|number| format!("tenant-{number}").parse()).collect::<Result<_, _>>()?;
     let time = Duration::from_secs(seconds.into());
     let (url, open, made) = (url.to_owned(), VecDeque::new(), 0);
     let mut bench = Bench { url, strict, relaxed, observer, time, tenants, open, made };

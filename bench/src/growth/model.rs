@@ -190,8 +190,8 @@ impl Line {
 impl Times {
     /// The parts on a database with these times of a commit and a round trip.
     fn new(constants: &Constants, flush_us: f64, trip_us: f64) -> Self {
-        let insert = constants.line(|it| it.counter_us);
-        let all = constants.line(|it| it.relaxed_us);
+        let insert = constants.line(|group| group.counter_us);
+        let all = constants.line(|group| group.relaxed_us);
         let insert = Line { fixed: insert.fixed.clamp(0.0, all.fixed), each: insert.each };
         let [begin, travel, commit] = TRIPS.map(|trips| trips * trip_us);
         let prepare =
@@ -231,11 +231,12 @@ pub(super) fn report(constants: &Constants, scenario: &Scenario) -> Report {
         })
         .collect();
     resources.sort_by(|a, b| a.max_calls_per_second.total_cmp(&b.max_calls_per_second));
-    let first = |effect| resources.iter().find(|it| it.effect == effect);
-    let (limit, max) =
-        first(Effect::Calls).map_or(("", f64::INFINITY), |it| (it.name, it.max_calls_per_second));
-    let falls_behind = first(Effect::Backlog).filter(|it| it.max_calls_per_second < max);
-    let falls_behind = falls_behind.map(|it| it.name);
+    let first = |effect| resources.iter().find(|resource| resource.effect == effect);
+    let (limit, max) = first(Effect::Calls)
+        .map_or(("", f64::INFINITY), |resource| (resource.name, resource.max_calls_per_second));
+    let falls_behind =
+        first(Effect::Backlog).filter(|resource| resource.max_calls_per_second < max);
+    let falls_behind = falls_behind.map(|resource| resource.name);
     let bytes = offered * EVENTS * constants.measured.disk_bytes_per_event * DAY;
     Report {
         limit,
@@ -266,7 +267,7 @@ fn full(load: &dyn Fn(f64) -> f64) -> f64 {
 fn zipf(count: usize, skew: f64) -> Vec<f64> {
     let weights: Vec<f64> = (1..=count.max(1)).map(|rank| (rank as f64).powf(-skew)).collect();
     let sum: f64 = weights.iter().sum();
-    weights.into_iter().map(|it| it / sum).collect()
+    weights.into_iter().map(|weight| weight / sum).collect()
 }
 
 type Utilisation<'a> = Box<dyn Fn(f64) -> f64 + 'a>;
@@ -274,7 +275,7 @@ type Utilisation<'a> = Box<dyn Fn(f64) -> f64 + 'a>;
 impl<'a> Cell<'a> {
     fn new(constants: &'a Constants, scenario: &'a Scenario) -> Self {
         let databases = scenario.databases.max(1);
-        let flush = scenario.commit_ms.map_or(constants.flush_us(), |it| it * 1e3);
+        let flush = scenario.commit_ms.map_or(constants.flush_us(), |ms| ms * 1e3);
         Self {
             scenario,
             constants,
@@ -292,8 +293,8 @@ impl<'a> Cell<'a> {
         }
         for (place, share) in self.tenants.iter().enumerate() {
             let server = place % servers.len();
-            if let Some(it) = servers.get_mut(server) {
-                *it += share;
+            if let Some(load) = servers.get_mut(server) {
+                *load += share;
             }
         }
         servers.into_iter().fold(0.0, f64::max)
@@ -325,7 +326,7 @@ impl<'a> Cell<'a> {
         let per_group = |us: f64| per_call(us * EVENTS / FULL);
 
         let server = constants.call_us + EVENTS * measured.append_cpu_us;
-        let transaction = constants.line(|it| it.database_us).of(FULL);
+        let transaction = constants.line(|group| group.database_us).of(FULL);
         let limits = match scenario.limits {
             Limits::Store => measured.limit_database_us,
             _ => 0.0,
@@ -335,7 +336,7 @@ impl<'a> Cell<'a> {
             + limits;
         let idle = servers * IDLE_STATEMENTS * measured.statement_database_us / 1e6;
         let cores = scenario.database_cores.max(1) as f64;
-        let wal = constants.line(|it| it.wal_bytes).of(FULL) * EVENTS / FULL;
+        let wal = constants.line(|group| group.wal_bytes).of(FULL) * EVENTS / FULL;
         let page = PAGE_STATEMENTS * (measured.statement_us + scenario.round_trip_us);
         let forwarded = measured.page_us + (RECEIVER_US + page) / PAGE;
 

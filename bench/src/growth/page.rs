@@ -83,17 +83,17 @@ fn deployments(reports: &[(&str, Report)]) -> String {
                     tenant makes. *By tenant*: each tenant is sent to one server.\n\n"
         .to_owned();
     let rows = reports.iter().map(|(name, report)| {
-        let it = &report.scenario;
+        let scenario = &report.scenario;
         vec![
             (*name).to_owned(),
-            count(it.calls_per_second),
-            count(it.databases as f64),
-            format!("{} × {} cores", count(it.replicas as f64), it.cores),
-            count(it.tenants as f64),
+            count(scenario.calls_per_second),
+            count(scenario.databases as f64),
+            format!("{} × {} cores", count(scenario.replicas as f64), scenario.cores),
+            count(scenario.tenants as f64),
             percent(report.busiest_tenant),
-            if it.sticky { "by tenant" } else { "any" }.to_owned(),
-            format!("{} cores", it.database_cores),
-            it.commit_ms.map_or("measured".to_owned(), |ms| format!("{ms} ms")),
+            if scenario.sticky { "by tenant" } else { "any" }.to_owned(),
+            format!("{} cores", scenario.database_cores),
+            scenario.commit_ms.map_or("measured".to_owned(), |ms| format!("{ms} ms")),
         ]
     });
     let head = "| | calls/s | databases | servers | tenants | busiest | server of a call | database \
@@ -112,18 +112,18 @@ fn limits(reports: &[(&str, Report)]) -> String {
         LOCK_LIMIT.as_secs(),
         base().disk_tb
     );
-    let rows = reports.iter().map(|(name, it)| {
+    let rows = reports.iter().map(|(name, report)| {
         vec![
             (*name).to_owned(),
-            count(it.scenario.calls_per_second),
-            count(it.max_calls_per_second),
-            it.limit.to_owned(),
-            it.falls_behind.unwrap_or("-").to_owned(),
-            format!("{:.1} ms", it.commit_ms),
-            format!("{:.1} s", it.lock_wait_ms / 1e3),
-            count(it.connections as f64),
-            count(it.gigabytes_per_day),
-            format!("{} days", short(it.days_until_full)),
+            count(report.scenario.calls_per_second),
+            count(report.max_calls_per_second),
+            report.limit.to_owned(),
+            report.falls_behind.unwrap_or("-").to_owned(),
+            format!("{:.1} ms", report.commit_ms),
+            format!("{:.1} s", report.lock_wait_ms / 1e3),
+            count(report.connections as f64),
+            count(report.gigabytes_per_day),
+            format!("{} days", short(report.days_until_full)),
         ]
     });
     let head = "| | calls/s | most | limit | falls behind earlier | commit | lock wait | \
@@ -139,17 +139,17 @@ fn utilisations(reports: &[(&str, Report)]) -> String {
                     it, or that another resource covers it.\n\n"
             .to_owned();
     let mut resources: Vec<(&str, Effect)> = Vec::new();
-    for it in reports.iter().flat_map(|(_, report)| &report.resources) {
-        if !resources.contains(&(it.name, it.effect)) {
-            resources.push((it.name, it.effect));
+    for resource in reports.iter().flat_map(|(_, report)| &report.resources) {
+        if !resources.contains(&(resource.name, resource.effect)) {
+            resources.push((resource.name, resource.effect));
         }
     }
     resources.sort_by_key(|(_, effect)| *effect == Effect::Backlog);
     let rows = resources.iter().map(|(name, effect)| {
         let mut row = vec![(*name).to_owned(), effect.text().to_owned()];
         row.extend(reports.iter().map(|(_, report)| {
-            let found = report.resources.iter().find(|it| it.name == *name);
-            found.map_or("-".to_owned(), |it| percent(it.utilisation))
+            let found = report.resources.iter().find(|resource| resource.name == *name);
+            found.map_or("-".to_owned(), |resource| percent(resource.utilisation))
         }));
         row
     });
@@ -190,7 +190,7 @@ fn one_database(constants: &Constants) -> String {
 }
 
 fn measured(constants: &Constants) -> String {
-    let it = &constants.measured;
+    let measured = &constants.measured;
     let mut text = format!(
         "## Constants\n\nMeasured on {} at {}, PostgreSQL {}, {}, with a {} build of \
          `toolcrib-bench growth --measure` and the engine of the store. They are in \
@@ -199,21 +199,21 @@ fn measured(constants: &Constants) -> String {
     );
     let rows = [
         ("processor of a server per call, without the database", constants.call_us, "µs"),
-        ("processor of a server per appended event", it.append_cpu_us, "µs"),
-        ("disk of the database per event, with indexes", it.disk_bytes_per_event, "bytes"),
+        ("processor of a server per appended event", measured.append_cpu_us, "µs"),
+        ("disk of the database per event, with indexes", measured.disk_bytes_per_event, "bytes"),
         ("time of the disk per commit", constants.flush_us(), "µs"),
-        ("verification per event", it.verify_us, "µs"),
-        ("reading per event, in pages of 500", it.page_us, "µs"),
+        ("verification per event", measured.verify_us, "µs"),
+        ("reading per event, in pages of 500", measured.page_us, "µs"),
         (
             "processor of the database per event and server that looks for it",
-            it.news_database_us,
+            measured.news_database_us,
             "µs",
         ),
-        ("check before a signature per event", it.check_us, "µs"),
-        ("processor of the database for that", it.check_database_us, "µs"),
-        ("statement that reads one row", it.statement_us, "µs"),
-        ("processor of the database for that", it.statement_database_us, "µs"),
-        ("processor of the database per step of a rate in it", it.limit_database_us, "µs"),
+        ("check before a signature per event", measured.check_us, "µs"),
+        ("processor of the database for that", measured.check_database_us, "µs"),
+        ("statement that reads one row", measured.statement_us, "µs"),
+        ("processor of the database for that", measured.statement_database_us, "µs"),
+        ("processor of the database per step of a rate in it", measured.limit_database_us, "µs"),
         (
             "steps of rates in one Redis, assumed",
             constants.redis_per_second / 1e3,
@@ -224,14 +224,14 @@ fn measured(constants: &Constants) -> String {
         rows.map(|(name, figure, unit)| vec![name.to_owned(), format!("{figure:.1} {unit}")]);
     text.push_str(&table("| constant | value |", rows));
     text.push_str("\nAppending transactions, medians:\n\n");
-    let rows = constants.groups.iter().map(|it| {
+    let rows = constants.groups.iter().map(|group| {
         vec![
-            it.events.to_string(),
-            format!("{:.0} µs", it.strict_us),
-            format!("{:.0} µs", it.relaxed_us),
-            format!("{:.0} µs", it.counter_us),
-            format!("{:.0} µs", it.database_us),
-            format!("{:.0}", it.wal_bytes),
+            group.events.to_string(),
+            format!("{:.0} µs", group.strict_us),
+            format!("{:.0} µs", group.relaxed_us),
+            format!("{:.0} µs", group.counter_us),
+            format!("{:.0} µs", group.database_us),
+            format!("{:.0}", group.wal_bytes),
         ]
     });
     let head = "| events | strict | relaxed | of that, with the position counter | processor of the \

@@ -28,7 +28,7 @@ fn scenario() -> Scenario {
 }
 
 fn most(report: &Report, name: &str) -> f64 {
-    report.resources.iter().find(|it| it.name == name).unwrap().max_calls_per_second
+    report.resources.iter().find(|resource| resource.name == name).unwrap().max_calls_per_second
 }
 
 #[track_caller]
@@ -53,9 +53,9 @@ fn one_server_with_one_tenant_has_the_rate_of_its_groups() {
 #[test]
 fn the_utilisation_is_the_load_by_the_limit() {
     let found = report(&constants(), &scenario());
-    for it in found.resources {
-        if !["processors of the database", "signatures of one server"].contains(&it.name) {
-            assert_near(it.utilisation, 1_000.0 / it.max_calls_per_second);
+    for resource in found.resources {
+        if !["processors of the database", "signatures of one server"].contains(&resource.name) {
+            assert_near(resource.utilisation, 1_000.0 / resource.max_calls_per_second);
         }
     }
 }
@@ -82,7 +82,8 @@ fn more_servers_take_more_calls_until_the_database_limits_them() {
         let scenario = Scenario { replicas, cores, sticky: true, tenants: 960, ..scenario() };
         report(&constants(), &scenario)
     };
-    let rates: Vec<f64> = [1, 2, 4, 8].map(|it| with(it, 1).max_calls_per_second).to_vec();
+    let rates: Vec<f64> =
+        [1, 2, 4, 8].map(|replicas| with(replicas, 1).max_calls_per_second).to_vec();
     assert!(rates.is_sorted(), "{rates:?}");
     assert_near(rates[1], 2.0 * rates[0]);
     let (many, more) = (with(24, 8), with(48, 8));
@@ -124,20 +125,23 @@ fn shares_of_tenants_fall_with_their_rank() {
     for (share, wanted) in zipf(3, 1.0).into_iter().zip([6.0 / 11.0, 3.0 / 11.0, 2.0 / 11.0]) {
         assert_near(share, wanted);
     }
-    assert!(zipf(4, 0.0).into_iter().all(|it| (it - 0.25).abs() < 1e-9));
+    assert!(zipf(4, 0.0).into_iter().all(|share| (share - 0.25).abs() < 1e-9));
 }
 
 #[test]
 fn the_embedded_constants_are_those_of_a_measurement() {
-    let it = Constants::embedded().unwrap();
-    let events: Vec<u32> = it.groups.iter().map(|it| it.events).collect();
+    let constants = Constants::embedded().unwrap();
+    let events: Vec<u32> = constants.groups.iter().map(|group| group.events).collect();
     assert_eq!(events, [1, 16, 256]);
-    assert_eq!(it.build, "release");
-    assert_eq!(toml::from_str::<Constants>(&it.text().unwrap()).unwrap().date, it.date);
-    for group in &it.groups {
+    assert_eq!(constants.build, "release");
+    assert_eq!(
+        toml::from_str::<Constants>(&constants.text().unwrap()).unwrap().date,
+        constants.date
+    );
+    for group in &constants.groups {
         assert!(group.relaxed_us < group.strict_us && group.counter_us < group.strict_us);
         // A straight line describes the sizes between.
-        let line = it.line(|it| it.relaxed_us).of(f64::from(group.events));
+        let line = constants.line(|measured| measured.relaxed_us).of(f64::from(group.events));
         assert!((line / group.relaxed_us - 1.0).abs() < 0.5, "{group:?}");
     }
 }
