@@ -96,7 +96,9 @@ pub(crate) fn run(args: &ImportArgs, printer: Printer) -> anyhow::Result<Exit> {
         printer.json(&json!({
             "toml": written.text,
             "sources": written.sources,
-            "variables": imported.variables.iter().map(|it| &it.name).collect::<Vec<_>>(),
+            "variables": imported.variables.iter()
+                .map(|variable| &variable.name)
+                .collect::<Vec<_>>(),
             "leftOut": left_out,
             "notTranslated": imported.parts.iter()
                 .map(|part| json!({ "part": part.place, "reason": part.reason }))
@@ -137,14 +139,14 @@ pub(super) fn encoding_error(name: &str) -> anyhow::Error {
 }
 
 fn is_toml(file: &Path) -> bool {
-    file.extension().is_some_and(|it| it.eq_ignore_ascii_case("toml"))
+    file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
 }
 
 fn toml(text: &str, name: &str) -> anyhow::Result<Value> {
     toml::from_str(text).map_err(|error: toml::de::Error| {
         // The message of the library repeats the line.
         let before = error.span().and_then(|span| text.get(..span.start));
-        let at = before.map(|it| format!(" at line {}", it.matches('\n').count() + 1));
+        let at = before.map(|lines| format!(" at line {}", lines.matches('\n').count() + 1));
         advised(
             format!("{name} is not TOML{}", at.unwrap_or_default()),
             "check this line; `codex mcp list` reads the file too",

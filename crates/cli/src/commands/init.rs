@@ -93,8 +93,11 @@ pub(crate) fn run(args: &InitArgs, cx: &Context) -> anyhow::Result<Exit> {
         printer.note(format_args!("the former configuration is {}", backup.display()));
     }
     let has_sources = written.sources > 0;
-    let next =
-        next_steps(&target, has_sources, imported.variables.iter().map(|it| it.name.as_str()));
+    let next = next_steps(
+        &target,
+        has_sources,
+        imported.variables.iter().map(|variable| variable.name.as_str()),
+    );
     if printer.wants_json() {
         let left_out = written.left_out.iter();
         printer.json(&json!({
@@ -104,7 +107,9 @@ pub(crate) fn run(args: &InitArgs, cx: &Context) -> anyhow::Result<Exit> {
             "schema": target.schema(),
             "found": files.iter().map(ClientFile::to_json).collect::<Vec<_>>(),
             "sources": written.sources,
-            "variables": imported.variables.iter().map(|it| &it.name).collect::<Vec<_>>(),
+            "variables": imported.variables.iter()
+                .map(|variable| &variable.name)
+                .collect::<Vec<_>>(),
             "leftOut": left_out
                 .map(|(name, why)| json!({ "name": name, "reason": why }))
                 .collect::<Vec<_>>(),

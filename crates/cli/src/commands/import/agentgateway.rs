@@ -61,7 +61,8 @@ struct Policies {
 
 fn named(document: &Value) -> BTreeMap<&str, &Map<String, Value>> {
     let list = document.get("backends").and_then(Value::as_array).into_iter().flatten();
-    list.filter_map(|it| Some((it.get("name")?.as_str()?, it.as_object()?))).collect()
+    list.filter_map(|backend| Some((backend.get("name")?.as_str()?, backend.as_object()?)))
+        .collect()
 }
 
 /// Accepts the tokens of an issuer only if no route requires another credential. Otherwise its
@@ -169,7 +170,7 @@ impl Import<'_> {
             self.reader.part(format!("{place}.hostname"), reason);
         } else if host.contains(|c: char| !c.is_alphanumeric() && !matches!(c, '.' | '-' | ':')) {
             self.reader.part(format!("{place}.hostname"), "it is not the name of a host");
-        } else if !hosts.iter().any(|it| it == host) {
+        } else if !hosts.iter().any(|known| known == host) {
             hosts.push(host.to_owned());
         }
     }
@@ -377,8 +378,8 @@ impl Import<'_> {
             (None, Some(name)) => {
                 let name = name.strip_prefix('/').unwrap_or(name);
                 let backend = self.backends.get(name);
-                let host = backend.and_then(|it| it.get("host")).and_then(Value::as_str);
-                if host.is_none() || backend.is_some_and(|it| it.contains_key("policies")) {
+                let host = backend.and_then(|table| table.get("host")).and_then(Value::as_str);
+                if host.is_none() || backend.is_some_and(|table| table.contains_key("policies")) {
                     obstacle.add(format!("its backend `{name}` is not translated"));
                 }
                 let host = host.unwrap_or("unknown.invalid");
@@ -435,7 +436,7 @@ impl Import<'_> {
             }
             "timeout" => {
                 let timeout = policy.get("requestTimeout").and_then(Value::as_str);
-                let is_known = |it: &&str| toolcrib_config::parse_duration(it).is_ok();
+                let is_known = |duration: &&str| toolcrib_config::parse_duration(duration).is_ok();
                 match timeout.filter(is_known) {
                     Some(timeout) => policies.timeout = Some(timeout.to_owned()),
                     None => self.reader.part(place, "write `timeout` in a rule of the source"),
@@ -474,7 +475,7 @@ impl Import<'_> {
                 self.reader.part(format!("{place}.allowOrigins"), reason);
             } else if !is_public_address(origin) {
                 self.reader.part(format!("{place}.allowOrigins"), "it is not an origin");
-            } else if !self.reader.imported.origins.iter().any(|it| it == origin) {
+            } else if !self.reader.imported.origins.iter().any(|known| known == origin) {
                 self.reader.imported.origins.push(origin.to_owned());
             }
         }
@@ -526,7 +527,7 @@ impl Import<'_> {
             let audiences: Vec<String> = audiences
                 .into_iter()
                 .flatten()
-                .filter_map(|it| it.as_str().map(str::to_owned))
+                .filter_map(|audience| audience.as_str().map(str::to_owned))
                 .collect();
             let known = [
                 "mode",
@@ -543,7 +544,7 @@ impl Import<'_> {
             let unknown = self.unknown(provider, &known);
             match (text("issuer"), keys) {
                 (Some(issuer), Some(keys))
-                    if ![issuer, keys].iter().all(|it| is_issuer_address(it)) =>
+                    if ![issuer, keys].iter().all(|address| is_issuer_address(address)) =>
                 {
                     let reason = "its addresses may contain a secret; write `[[auth.jwt]]`";
                     self.reader.part(place, reason);

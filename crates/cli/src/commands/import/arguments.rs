@@ -510,14 +510,17 @@ fn is_requirement(text: &str) -> bool {
     };
     let Some(at) = text.find(is_sign) else { return false };
     let (name, versions) = text.split_at(at);
-    let begins =
-        |text: &str| ["==", ">=", "<=", "~=", "!=", "<", ">"].iter().any(|it| text.starts_with(it));
-    is_name(name) && versions.split(',').all(|it| begins(it) && is_version(it))
+    let begins = |text: &str| {
+        ["==", ">=", "<=", "~=", "!=", "<", ">"].iter().any(|sign| text.starts_with(sign))
+    };
+    is_name(name) && versions.split(',').all(|version| begins(version) && is_version(version))
 }
 
 /// Whether one of the settings `name=value`, with commas between, has the name of a secret.
 fn has_secret_name(text: &str) -> bool {
-    text.split(',').filter_map(|it| it.split_once('=')).any(|(name, _)| is_secret_name(name))
+    text.split(',')
+        .filter_map(|setting| setting.split_once('='))
+        .any(|(name, _)| is_secret_name(name))
 }
 
 #[cfg(test)]

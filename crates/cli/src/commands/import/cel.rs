@@ -56,7 +56,7 @@ pub(super) fn rules(
                 reader.part(&place, "it is about prompts or resources; toolcrib serves tools only");
                 continue;
             }
-            if clause.target.as_deref().is_some_and(|it| it != target) {
+            if clause.target.as_deref().is_some_and(|other| other != target) {
                 continue;
             }
             match (kind, clause.conditions.is_empty()) {
@@ -67,7 +67,9 @@ pub(super) fn rules(
                     ..Rule::default()
                 })),
                 // Granting a scope to a caller cannot express which tools the condition leaves out.
-                ("allow", false) if clause.conditions.iter().any(|it| it.contains("mcp.tool")) => {
+                ("allow", false)
+                    if clause.conditions.iter().any(|condition| condition.contains("mcp.tool")) =>
+                {
                     return Err(format!("{place} has an unknown condition on the tool"));
                 }
                 ("allow", false) => {
@@ -233,7 +235,10 @@ fn tools(part: &str) -> Option<BTreeSet<String>> {
     let rest = part.strip_prefix(NAME)?.trim_start();
     if let Some(list) = rest.strip_prefix("in") {
         let list = list.trim().strip_prefix('[')?.strip_suffix(']')?;
-        return split(list, ",").into_iter().map(|it| Some(literal(&quoted(it.trim())?))).collect();
+        return split(list, ",")
+            .into_iter()
+            .map(|item| Some(literal(&quoted(item.trim())?)))
+            .collect();
     }
     let prefix = rest.strip_prefix(".startsWith(")?.strip_suffix(')')?;
     Some(BTreeSet::from([format!("{}*", literal(&quoted(prefix.trim())?))]))

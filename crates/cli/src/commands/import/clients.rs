@@ -116,7 +116,8 @@ fn zed_agent(agent: &Value, file: &mut ClientFile) {
         |value: Option<&Value>| value.and_then(Value::as_object).cloned().unwrap_or_default();
     let permissions = table(agent.pointer("/tool_permissions/tools"));
     let profiles = table(agent.get("profiles"));
-    let denies_all = agent.pointer("/tool_permissions/default").is_some_and(|it| it == "deny");
+    let denies_all =
+        agent.pointer("/tool_permissions/default").is_some_and(|default| default == "deny");
     file.each(|server| {
         if denies_all {
             server.obstacle.add("`agent.tool_permissions` denies tools by default");
@@ -131,7 +132,7 @@ fn zed_agent(agent: &Value, file: &mut ClientFile) {
         }
         for profile in profiles.values() {
             let servers = table(profile.get("context_servers"));
-            let tools = table(servers.get(&server.name).and_then(|it| it.get("tools")));
+            let tools = table(servers.get(&server.name).and_then(|settings| settings.get("tools")));
             let off = tools.iter().filter(|(_, on)| **on == false);
             denied.extend(off.map(|(tool, _)| literal(tool)));
         }
@@ -233,11 +234,14 @@ fn continue_list(root: &Map<String, Value>) -> Option<ClientFile> {
 /// Reads `extensions` of Goose, also as the list in a recipe.
 fn goose(root: &Map<String, Value>) -> Option<ClientFile> {
     let extensions: Vec<(String, &Value)> = match root.get("extensions")? {
-        Value::Object(table) => table.iter().map(|(name, it)| (name.clone(), it)).collect(),
+        Value::Object(table) => {
+            table.iter().map(|(name, extension)| (name.clone(), extension)).collect()
+        }
         Value::Array(list) => {
-            let name =
-                |it: &Value| it.get("name").and_then(Value::as_str).unwrap_or("server").to_owned();
-            list.iter().map(|it| (name(it), it)).collect()
+            let name = |extension: &Value| {
+                extension.get("name").and_then(Value::as_str).unwrap_or("server").to_owned()
+            };
+            list.iter().map(|extension| (name(extension), extension)).collect()
         }
         _ => return None,
     };
@@ -342,7 +346,7 @@ fn docker_server(name: &str, settings: &Value) -> DescribedServer {
     let Some(image) = text(settings, "image") else { return described };
     settings.remove("image");
     for key in ["command", "env", "secrets", "volumes", "extraHosts"] {
-        if settings.get(key).is_some_and(|it| !it.is_array() && !it.is_null()) {
+        if settings.get(key).is_some_and(|value| !value.is_array() && !value.is_null()) {
             described.parts.push((key.to_owned(), "it is not a list".to_owned()));
             described.obstacle.add(format!("its `{key}` is not a list"));
         }
@@ -372,7 +376,7 @@ fn docker_server(name: &str, settings: &Value) -> DescribedServer {
     if let Some(user) = text(settings, "user") {
         args.extend(["--user".to_owned(), user]);
     }
-    if settings.get("disableNetwork").is_some_and(|it| !is_off(it)) {
+    if settings.get("disableNetwork").is_some_and(|value| !is_off(value)) {
         args.extend(["--network".to_owned(), "none".to_owned()]);
     }
     args.push(image);

@@ -34,7 +34,8 @@ impl CommandLine {
 
     /// Splits a first word that has the arguments too.
     fn split(&mut self, obstacle: &mut Obstacle) {
-        let Some(first) = self.words.first().filter(|it| it.trim().contains(char::is_whitespace))
+        let Some(first) =
+            self.words.first().filter(|word| word.trim().contains(char::is_whitespace))
         else {
             return;
         };
@@ -55,13 +56,13 @@ impl CommandLine {
 
     /// Leaves `cmd /c` out.
     fn leave_shell(&mut self, obstacle: &mut Obstacle) {
-        if self.words.first().map(|it| stem(it)) != Some("cmd".to_owned()) {
+        if self.words.first().map(|word| stem(word)) != Some("cmd".to_owned()) {
             return;
         }
         let is_switch = |word: &&String| word.starts_with('/') && word.len() <= 3;
         let switches = self.words.iter().skip(1).take_while(is_switch).count();
         let is_command =
-            self.words.iter().skip(1).take(switches).any(|it| it.eq_ignore_ascii_case("/c"));
+            self.words.iter().skip(1).take(switches).any(|word| word.eq_ignore_ascii_case("/c"));
         let rest: Vec<String> = self.words.iter().skip(1 + switches).cloned().collect();
         let rest = match rest.as_slice() {
             [line] if line.contains(char::is_whitespace) => split(line),
@@ -212,7 +213,7 @@ mod tests {
             let (read, changes, obstacle) = read(words);
             assert_eq!(
                 (read.as_slice(), obstacle),
-                (&expected.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>()[..], None),
+                (&expected.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()[..], None),
                 "{words:?}"
             );
             assert!(changes > 0, "{words:?}");
@@ -226,7 +227,10 @@ mod tests {
             &[""],
             &["server", "100%", "%%", "%"],
         ] {
-            assert_eq!(read(words), (words.iter().map(|it| (*it).to_owned()).collect(), 0, None));
+            assert_eq!(
+                read(words),
+                (words.iter().map(|word| (*word).to_owned()).collect(), 0, None)
+            );
         }
         assert_eq!(read(&["server", "%TOKEN%"]).0, ["server", "${TOKEN}"]);
     }

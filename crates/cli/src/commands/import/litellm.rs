@@ -200,8 +200,8 @@ fn rules(server: &str, settings: &Value, obstacle: &mut Obstacle) -> Vec<Rule> {
 
 fn references(values: &Map<String, Value>) -> Map<String, Value> {
     let value =
-        |value: &Value| value.as_str().map_or_else(|| value.clone(), |it| json!(reference(it)));
-    values.iter().map(|(name, it)| (name.clone(), value(it))).collect()
+        |value: &Value| value.as_str().map_or_else(|| value.clone(), |text| json!(reference(text)));
+    values.iter().map(|(name, setting)| (name.clone(), value(setting))).collect()
 }
 
 /// Writes a reference to the environment in the form of desktop clients.

@@ -177,15 +177,15 @@ pub(super) struct Restrictions {
 impl Restrictions {
     /// Reads the settings of the server `name` that are not translated elsewhere.
     pub(super) fn of(name: &str, settings: &Map<String, Value>) -> Self {
-        let mut it = Self::default();
+        let mut restrictions = Self::default();
         let (mut allowed, mut denied) = (None, Vec::new());
         for (key, value) in settings {
             match meaning(key) {
                 Meaning::Translated => {}
-                Meaning::Switch => it.switch(key, value),
-                Meaning::Denied => denied.extend(it.denied(name, key, value)),
+                Meaning::Switch => restrictions.switch(key, value),
+                Meaning::Denied => denied.extend(restrictions.denied(name, key, value)),
                 Meaning::Allowed => {
-                    let (only, off) = it.allowed(key, value);
+                    let (only, off) = restrictions.allowed(key, value);
                     denied.extend(off);
                     if let Some(only) = only {
                         // If there are several lists, a tool must be in each.
@@ -195,23 +195,23 @@ impl Restrictions {
                         allowed = Some(allowed.map_or_else(|| only.clone(), both));
                     }
                 }
-                Meaning::Harmless(reason) => it.name(key, reason),
-                Meaning::Needed(_) if is_off(value) => it.name(key, "it is switched off"),
+                Meaning::Harmless(reason) => restrictions.name(key, reason),
+                Meaning::Needed(_) if is_off(value) => restrictions.name(key, "it is switched off"),
                 Meaning::Needed(reason) => {
-                    it.name(key, reason);
-                    it.obstacle.add(format!("its `{key}` is not translated; {reason}"));
+                    restrictions.name(key, reason);
+                    restrictions.obstacle.add(format!("its `{key}` is not translated; {reason}"));
                 }
                 Meaning::Unknown => {
-                    it.name(key, "it is not translated");
+                    restrictions.name(key, "it is not translated");
                     let is_one = !is_off(value) && has_segment(key, RESTRICTING);
                     if is_one || restricts(value) {
-                        it.obstacle.add(format!("its `{key}` may be a restriction"));
+                        restrictions.obstacle.add(format!("its `{key}` may be a restriction"));
                     }
                 }
             }
         }
-        it.rules.extend(hiding(allowed, denied));
-        it
+        restrictions.rules.extend(hiding(allowed, denied));
+        restrictions
     }
 
     fn name(&mut self, key: &str, reason: impl Into<String>) {
@@ -367,10 +367,10 @@ mod tests {
     type ReadRestrictions = (Vec<(String, Option<bool>)>, Vec<String>, Option<String>);
 
     fn restrictions(settings: &Value) -> ReadRestrictions {
-        let it = Restrictions::of("my server", settings.as_object().unwrap());
-        let rules = it.rules.into_iter().map(|rule| (rule.glob, rule.hide)).collect();
-        let parts = it.parts.into_iter().map(|(key, _)| key).collect();
-        (rules, parts, it.obstacle.into_reason())
+        let read = Restrictions::of("my server", settings.as_object().unwrap());
+        let rules = read.rules.into_iter().map(|rule| (rule.glob, rule.hide)).collect();
+        let parts = read.parts.into_iter().map(|(key, _)| key).collect();
+        (rules, parts, read.obstacle.into_reason())
     }
 
     #[test]

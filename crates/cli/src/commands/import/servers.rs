@@ -327,10 +327,10 @@ impl Reader {
             });
         }
         let cwd = cwd.map(|cwd| self.file(&format!("{id}.cwd"), &with_references(&cwd), obstacle));
-        if cwd.as_ref().is_some_and(|it| Reference::of(it) != Reference::None) {
+        if cwd.as_ref().is_some_and(|path| Reference::of(path) != Reference::None) {
             obstacle.add("its `cwd` uses a variable of the client; write its value");
         }
-        if cwd.as_ref().is_some_and(|it| is_windows_path(it)) {
+        if cwd.as_ref().is_some_and(|path| is_windows_path(path)) {
             obstacle.add("its `cwd` is a path of Windows; write the one of this machine");
         }
         Upstream::Command { command: launcher::command(&pieces), env, cwd }
@@ -626,9 +626,10 @@ pub(super) fn words(program: &str, args: Option<&Vec<Value>>) -> Vec<String> {
 
 /// Whether the command runs toolcrib, which would then be a source of itself.
 fn is_toolcrib(words: &[String]) -> bool {
-    let program = words.first().and_then(|it| it.rsplit(['/', '\\']).next()).unwrap_or_default();
+    let program =
+        words.first().and_then(|word| word.rsplit(['/', '\\']).next()).unwrap_or_default();
     let is_runner = matches!(program, "npx" | "uvx" | "bunx" | "npx.cmd");
-    let package = words.iter().skip(1).find(|it| !it.starts_with('-')).map(String::as_str);
+    let package = words.iter().skip(1).find(|word| !word.starts_with('-')).map(String::as_str);
     matches!(program, "toolcrib" | "toolcrib.exe") || (is_runner && package == Some("toolcrib"))
 }
 
@@ -695,7 +696,7 @@ mod tests {
             "a__b": {}, "X".repeat(60): {}
         }});
         let ids: Vec<String> =
-            read(&servers).unwrap().servers.into_iter().map(|it| it.id).collect();
+            read(&servers).unwrap().servers.into_iter().map(|server| server.id).collect();
         for id in &ids {
             assert!(toolcrib_core::id::SourceId::parse(id).is_ok(), "{id}");
         }
@@ -714,7 +715,8 @@ mod tests {
         }});
         let servers = described(&servers).unwrap();
         let twice = [("x".to_owned(), servers.clone()), ("y".to_owned(), servers)];
-        let ids: Vec<String> = read_files(&twice).servers.into_iter().map(|it| it.id).collect();
+        let ids: Vec<String> =
+            read_files(&twice).servers.into_iter().map(|server| server.id).collect();
         assert_eq!(ids, ["a", "b", "a-2"]);
         assert_eq!(described(&json!({ "projects": { "/one": {} } })), None);
     }
@@ -741,7 +743,8 @@ mod tests {
             "c": { "command": "c", "env": { "API_KEY": "one" } }
         }});
         let imported = read(&servers).unwrap();
-        let names: Vec<&str> = imported.variables.iter().map(|it| it.name.as_str()).collect();
+        let names: Vec<&str> =
+            imported.variables.iter().map(|variable| variable.name.as_str()).collect();
         assert_eq!(names, ["API_KEY", "B_API_KEY"]);
     }
 }

@@ -115,7 +115,7 @@ fn server_table(imported: &ImportContent) -> String {
 }
 
 fn issuer_table(Issuer { issuer, audiences, keys, .. }: &Issuer) -> String {
-    let audiences: Vec<String> = audiences.iter().map(|it| string(it)).collect();
+    let audiences: Vec<String> = audiences.iter().map(|audience| string(audience)).collect();
     format!(
         "# A token may use the tools whose scopes are in its claim `scope`, such as `tools:SOURCE`.\n\
          [[auth.jwt]]\nissuer = {}\naudiences = [{}]\njwks_url = {}\ntenant = \"default\"\n",
@@ -159,7 +159,8 @@ fn source(server: &Server) -> String {
         }
     }
     // A table can be written only once, so the last of several rules for one glob counts.
-    let last = |rule: &Rule, at| !server.rules.iter().skip(at + 1).any(|it| it.glob == rule.glob);
+    let last =
+        |rule: &Rule, at| !server.rules.iter().skip(at + 1).any(|later| later.glob == rule.glob);
     for (_, rule) in server.rules.iter().enumerate().filter(|(at, rule)| last(rule, *at)) {
         text.push_str(&rule_table(rule));
     }

@@ -66,7 +66,7 @@ pub(super) fn find() -> Vec<ClientFile> {
         };
         // The home can be this directory, and a file a link to another one.
         let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-        let Some(content) = content.filter(|it| !it.servers.is_empty() && known.insert(real))
+        let Some(content) = content.filter(|found| !found.servers.is_empty() && known.insert(real))
         else {
             continue;
         };
@@ -105,14 +105,14 @@ impl ClientFile {
         json!({
             "client": self.client,
             "file": self.path,
-            "servers": self.content.servers.iter().map(|it| &it.name).collect::<Vec<_>>(),
+            "servers": self.content.servers.iter().map(|server| &server.name).collect::<Vec<_>>(),
             "problem": self.problem,
             "imported": self.chosen,
         })
     }
 
     fn names(&self) -> String {
-        let names = self.content.servers.iter().take(MAX_NAMES).map(|it| it.name.as_str());
+        let names = self.content.servers.iter().take(MAX_NAMES).map(|server| server.name.as_str());
         let more = match self.content.servers.len().saturating_sub(MAX_NAMES) {
             0 => String::new(),
             more => format!(" and {more} more"),
@@ -155,13 +155,13 @@ fn read(path: &Path) -> anyhow::Result<Option<Content>> {
 
 fn is_missing(error: &anyhow::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound};
-    let mut causes = error.chain().filter_map(|it| it.downcast_ref::<io::Error>());
-    causes.any(|it| matches!(it.kind(), NotFound | NotADirectory))
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.any(|cause| matches!(cause.kind(), NotFound | NotADirectory))
 }
 
 /// The error with its causes and hints on one line.
 fn describe(error: &anyhow::Error) -> String {
-    let io = error.chain().find_map(|it| it.downcast_ref::<io::Error>());
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
     match io {
         Some(io) => io_reason(io.kind()).to_string(),
         None => {
