@@ -35,15 +35,16 @@ pub(super) async fn run(args: &AcceptArgs, cx: &Context) -> anyhow::Result<Exit>
     store.close().await;
     let (accepted, printer) = (accepted?, cx.printer);
     if printer.wants_json() {
-        let rows = accepted.iter().map(|it| json!({ "tenant": it.tenant, "problem": it.problem }));
+        let rows =
+            accepted.iter().map(|log| json!({ "tenant": log.tenant, "problem": log.problem }));
         printer.json(&json!({ "accepted": rows.collect::<Vec<_>>() }))?;
         return Ok(Exit::Done);
     }
     if accepted.is_empty() {
         printer.line("the record continues the signed state; it needs no acceptance")?;
     }
-    for it in &accepted {
-        printer.foreign(&format!("accepted the log of {}: {}", it.tenant, it.problem))?;
+    for log in &accepted {
+        printer.foreign(&format!("accepted the log of {}: {}", log.tenant, log.problem))?;
     }
     Ok(Exit::Done)
 }

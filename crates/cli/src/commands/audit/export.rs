@@ -103,7 +103,7 @@ async fn table(args: &ExportArgs, log: &Log, printer: Printer) -> anyhow::Result
     loop {
         let mut found = log.find(&**store, Page::After(after), PAGE).await?;
         let ended = found.next <= after || args.until.is_some_and(|until| found.next >= until);
-        found.events.retain(|it| args.until.is_none_or(|until| it.logged.position <= until));
+        found.events.retain(|event| args.until.is_none_or(|until| event.logged.position <= until));
         csv::write(&found.events, &mut rows);
         printer.bytes(&rows)?;
         rows.clear();
@@ -207,7 +207,8 @@ impl Log {
             }
             Target::Store(_, store) => {
                 let found = self.find(&**store, Page::After(after), PAGE).await?;
-                let stored = |it: &FoundEvent| Ok((it.logged.position, it.logged.stored()?));
+                let stored =
+                    |event: &FoundEvent| Ok((event.logged.position, event.logged.stored()?));
                 let events = found.events.iter().map(stored).collect::<anyhow::Result<_>>()?;
                 Ok(ExportPage { events, next: found.next })
             }

@@ -27,12 +27,14 @@ struct Forwarder {
 }
 
 const COLUMNS: &[Column<Forwarder>] = &[
-    Column(Kind::Name, "name", |it| it.name.clone()),
-    Column(Kind::Text, "kind", |it| it.kind.clone()),
-    Column(Kind::Name, "delivered", |it| it.delivered.to_string()),
-    Column(Kind::Name, "behind", |it| it.behind.map(|it| it.to_string()).unwrap_or_default()),
-    Column(Kind::Time, "failing", |it| it.failing_since.clone().unwrap_or_default()),
-    Column(Kind::Text, "problem", |it| it.problem.clone().unwrap_or_default()),
+    Column(Kind::Name, "name", |forwarder| forwarder.name.clone()),
+    Column(Kind::Text, "kind", |forwarder| forwarder.kind.clone()),
+    Column(Kind::Name, "delivered", |forwarder| forwarder.delivered.to_string()),
+    Column(Kind::Name, "behind", |forwarder| {
+        forwarder.behind.map(|count| count.to_string()).unwrap_or_default()
+    }),
+    Column(Kind::Time, "failing", |forwarder| forwarder.failing_since.clone().unwrap_or_default()),
+    Column(Kind::Text, "problem", |forwarder| forwarder.problem.clone().unwrap_or_default()),
 ];
 
 pub(super) async fn run(cx: &Context) -> anyhow::Result<Exit> {
@@ -56,8 +58,9 @@ async fn read_store(global: &GlobalOptions) -> anyhow::Result<Vec<Forwarder>> {
     let (last, cursors) = read?;
     let at =
         |at: chrono::DateTime<chrono::Utc>| at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
-    let forwards = config.record.forwards.iter().map(|it| (it.name.clone(), "forward"));
-    let anchors = (1..=config.record.anchors.len()).map(|it| (format!("anchor-{it}"), "anchor"));
+    let forwards = config.record.forwards.iter().map(|forward| (forward.name.clone(), "forward"));
+    let anchors =
+        (1..=config.record.anchors.len()).map(|number| (format!("anchor-{number}"), "anchor"));
     let shown = forwards.chain(anchors).map(|(name, kind)| {
         let cursor = cursors.iter().find(|cursor| cursor.name == name);
         let delivered = cursor.map_or(0, |cursor| cursor.position);

@@ -37,14 +37,14 @@ fn describe(body: &EventBody) -> String {
             format!("{} is pending (approval {})", requested.data.artifact_id, requested.key)
         }
         EventBody::ApprovalGranted(granted) => {
-            let progress = optional(granted.quorum_progress.as_ref(), |it| {
-                format!(", {} of {}", it.granted, it.required)
+            let progress = optional(granted.quorum_progress.as_ref(), |quorum| {
+                format!(", {} of {}", quorum.granted, quorum.required)
             });
             format!("by {}{progress} (approval {})", granted.principal, granted.gate_id)
         }
         EventBody::ApprovalRejected(rejected) => describe_rejection(rejected),
-        EventBody::ApprovalOverridden(it) => {
-            format!("by {} (approval {})", it.principal, it.gate_id)
+        EventBody::ApprovalOverridden(overridden) => {
+            format!("by {} (approval {})", overridden.principal, overridden.gate_id)
         }
         EventBody::ConfigEdited(edited) => {
             let short = |hash: &str| hash.chars().take(12).collect::<String>();

@@ -101,7 +101,7 @@ impl Log {
             Target::Store(_, store) => {
                 let page = after.map_or(Page::Newest(None), Page::After);
                 let found = self.find(&**store, page, limit).await?;
-                let events = found.events.into_iter().map(|it| it.logged).collect();
+                let events = found.events.into_iter().map(|event| event.logged).collect();
                 Ok(Events::new(events, found.next))
             }
             Target::Server(client) => {
@@ -141,8 +141,9 @@ impl Events {
     /// `next` is where to continue if `events` is empty.
     fn new(events: Vec<event::LoggedEvent>, next: u64) -> Self {
         let next = events.last().map_or(next, |last| last.position.max(next));
-        let events =
-            events.into_iter().map(|it| LoggedEvent { tenant: Some(it.tenant), event: it.event });
+        let events = events
+            .into_iter()
+            .map(|logged| LoggedEvent { tenant: Some(logged.tenant), event: logged.event });
         Self { events: events.collect(), next }
     }
 }

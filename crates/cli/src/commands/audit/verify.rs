@@ -45,15 +45,15 @@ const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
 const COLUMNS: &[Column<LogVerification>] = &[
-    Column(Kind::Text, "tenant", |it| it.tenant.clone()),
-    Column(Kind::Name, "from", |it| it.first.to_string()),
-    Column(Kind::Name, "to", |it| it.last.to_string()),
-    Column(Kind::Name, "signed to", |it| match it.signed {
+    Column(Kind::Text, "tenant", |log| log.tenant.clone()),
+    Column(Kind::Name, "from", |log| log.first.to_string()),
+    Column(Kind::Name, "to", |log| log.last.to_string()),
+    Column(Kind::Name, "signed to", |log| match log.signed {
         0 => "-".to_owned(),
         signed => signed.to_string(),
     }),
-    Column(Kind::Name, "hash", |it| match Digest::parse(&it.hash) {
-        Some(_) => it.hash.get(..16).unwrap_or(&it.hash).to_owned(),
+    Column(Kind::Name, "hash", |log| match Digest::parse(&log.hash) {
+        Some(_) => log.hash.get(..16).unwrap_or(&log.hash).to_owned(),
         None => String::new(),
     }),
 ];
@@ -305,7 +305,7 @@ fn exported(
 ) -> anyhow::Result<(Report, Timestamp)> {
     let mut verifier = verifier(trusted, true);
     let mut newest = Timestamp::MIN_UTC;
-    let wanted = |tenant: &str| args.tenant.as_ref().is_none_or(|it| it.as_str() == tenant);
+    let wanted = |tenant: &str| args.tenant.as_ref().is_none_or(|only| only.as_str() == tenant);
     for anchor in anchors.iter().filter(|anchor| wanted(anchor.tenant.as_str())) {
         verifier.anchor(anchor);
     }
@@ -460,9 +460,9 @@ fn print(
 
 /// The verdict as text.
 fn explain(report: &Report, verdict: Verdict, interval: Duration, is_file: bool) -> String {
-    let unsigned: u64 = report.tenants.iter().map(|it| it.unsigned).sum();
+    let unsigned: u64 = report.tenants.iter().map(|log| log.unsigned).sum();
     let events = counted(unsigned, "event");
-    let partial = match report.tenants.iter().any(|it| it.partial) {
+    let partial = match report.tenants.iter().any(|log| log.partial) {
         true => ". Events before the first ones shown were not checked",
         false => "",
     };
@@ -522,8 +522,8 @@ fn explain(report: &Report, verdict: Verdict, interval: Duration, is_file: bool)
             report.unknown_keys.join(", ")
         ),
         Verdict::NoCheckpoint => {
-            let without = report.tenants.iter().filter(|it| it.signed == 0);
-            let without: Vec<&str> = without.map(|it| it.tenant.as_str()).take(10).collect();
+            let without = report.tenants.iter().filter(|log| log.signed == 0);
+            let without: Vec<&str> = without.map(|log| log.tenant.as_str()).take(10).collect();
             format!(
                 "the events fit together, but no checkpoint covers those of {}: it is not proven that \
                  they are unchanged and complete. A running server signs its store; an \
