@@ -49,7 +49,7 @@ pub(crate) async fn examine(global: &GlobalOptions, file: &Path, text: &str) -> 
             Err(obstacles) => obstacles,
         };
         let address = preflight::unusable_address(config).await;
-        problems.extend(obstacles.iter().chain(&address).map(|it| it.problem(text)));
+        problems.extend(obstacles.iter().chain(&address).map(|obstacle| obstacle.problem(text)));
     }
     ExaminedConfig { config, problems, missing, warnings, sandbox, data_dir }
 }
@@ -82,7 +82,9 @@ impl ConfigCheck for FileCheck {
         let ExaminedConfig { config, mut problems, missing, mut warnings, .. } = examined;
         match self.secrets {
             Secrets::Required => problems.extend(missing),
-            Secrets::Optional => warnings.extend(missing.into_iter().map(|it| it.message)),
+            Secrets::Optional => {
+                warnings.extend(missing.into_iter().map(|problem| problem.message))
+            }
         }
         CheckReport { config, problems, warnings }
     }

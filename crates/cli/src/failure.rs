@@ -82,5 +82,5 @@ pub(crate) fn hints(error: &anyhow::Error) -> impl Iterator<Item = &str> {
     error
         .chain()
         .filter_map(|cause| cause.downcast_ref::<AdvisedError>())
-        .map(|it| it.hint.as_str())
+        .map(|cause| cause.hint.as_str())
 }

@@ -332,7 +332,7 @@ fn entry(gateway: &Gateway, name: &str) -> Option<Arc<Entry>> {
 fn is_ready(gateway: &Gateway, source: &SourceId) -> bool {
     let reports = gateway.supply().reports();
     let report = reports.iter().find(|report| report.id == *source);
-    report.is_some_and(|it| it.status.state.is_ready() && it.discovered_at.is_some())
+    report.is_some_and(|found| found.status.state.is_ready() && found.discovered_at.is_some())
 }
 
 /// Completes on SIGINT or SIGTERM.

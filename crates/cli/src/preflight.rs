@@ -182,17 +182,18 @@ fn undeliverable(config: &Config) -> Vec<Obstacle> {
     let mut obstacles = Vec::new();
     for anchor in &config.record.anchors {
         let problem = fails(anchor);
-        obstacles.extend(problem.map(|it| Obstacle::new("record.anchor", not_kept(&it))));
+        obstacles.extend(problem.map(|cause| Obstacle::new("record.anchor", not_kept(&cause))));
     }
     for forward in &config.record.forwards {
         let key = format!("record.forward.{}", forward.name);
         let problem = fails(&forward.destination);
-        obstacles.extend(problem.map(|it| Obstacle::new(key, not_kept(&it))));
+        obstacles.extend(problem.map(|cause| Obstacle::new(key, not_kept(&cause))));
     }
     for webhook in &config.approvals.webhooks {
         let problem = fails(&Destination::Http(webhook.http.clone()));
-        let error = |it| advised(format!("the webhook cannot be sent: {it}"), "check its `url`");
-        obstacles.extend(problem.map(|it| Obstacle::new("approvals.webhook", error(it))));
+        let error =
+            |cause| advised(format!("the webhook cannot be sent: {cause}"), "check its `url`");
+        obstacles.extend(problem.map(|cause| Obstacle::new("approvals.webhook", error(cause))));
     }
     obstacles
 }

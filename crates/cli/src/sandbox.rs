@@ -25,7 +25,7 @@ pub(crate) async fn report(config: &Config) -> SandboxReport {
         return SandboxReport::default();
     }
     let mut warnings = Vec::new();
-    let is_refused = sandboxes.iter().any(|it| it.root == RootPolicy::Refused);
+    let is_refused = sandboxes.iter().any(|sandbox| sandbox.root == RootPolicy::Refused);
     if is_refused && geteuid().is_root() {
         warnings.push(
             "programs in a sandbox do not start, because this user is root; run toolcrib as another \

@@ -81,7 +81,9 @@ impl Settings {
         let missing: Vec<Problem> =
             reading.missing().iter().map(|missing| missing.problem.clone()).collect();
         let mut problems = reading.other_problems().to_vec();
-        if let Some(Err(error)) = config.as_mut().map(|it| it.protect(Some(file), &data_dir)) {
+        if let Some(Err(error)) =
+            config.as_mut().map(|parsed| parsed.protect(Some(file), &data_dir))
+        {
             problems.extend(error.problems);
         }
         CheckedConfig { config, problems, missing, data_dir }

@@ -97,7 +97,7 @@ async fn answers(config: &Config) -> bool {
     };
     let connected = TcpStream::connect((ip, listen.port()));
     listen.port() != 0
-        && tokio::time::timeout(CONNECT_LIMIT, connected).await.is_ok_and(|it| it.is_ok())
+        && tokio::time::timeout(CONNECT_LIMIT, connected).await.is_ok_and(|attempt| attempt.is_ok())
 }
 
 /// The password of the PostgreSQL user, if `[store] password` names its place.
@@ -161,7 +161,8 @@ pub(crate) fn may_exist(store: &StoreConfig) -> bool {
 
 /// The limiter in Valkey or Redis, if `[limits]` names one. It connects later.
 pub(crate) async fn limiter(config: &Config) -> anyhow::Result<Option<Arc<dyn RateLimiter>>> {
-    let Some(LimitPlace::Redis { url, password }) = config.limits.as_ref().map(|it| &it.place)
+    let Some(LimitPlace::Redis { url, password }) =
+        config.limits.as_ref().map(|limits| &limits.place)
     else {
         return Ok(None);
     };

@@ -108,7 +108,7 @@ impl Layout {
 
     fn widths<T>(&self, columns: &[&Column<T>], cells: &[Vec<String>]) -> Vec<usize> {
         let mut widths: Vec<usize> = (0..columns.len())
-            .map(|at| cells.iter().filter_map(|row| row.get(at)).map(|it| it.width()).max())
+            .map(|at| cells.iter().filter_map(|row| row.get(at)).map(|cell| cell.width()).max())
             .map(Option::unwrap_or_default)
             .collect();
         let Some(width) = self.width else { return widths };

@@ -64,7 +64,7 @@ impl ToolRow {
     }
 
     pub(crate) fn approval(&self) -> String {
-        self.tool.approval.map(|it| it.to_string()).unwrap_or_default()
+        self.tool.approval.map(|approval| approval.to_string()).unwrap_or_default()
     }
 
     /// The required scopes as text.
@@ -72,7 +72,7 @@ impl ToolRow {
         match self.tool.required_scopes() {
             None => "(hidden from all)".to_owned(),
             Some([]) => "(none)".to_owned(),
-            Some(scopes) => scopes.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(" "),
+            Some(scopes) => scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(" "),
         }
     }
 }

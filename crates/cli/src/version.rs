@@ -22,7 +22,8 @@ pub(crate) static LONG: LazyLock<String> = LazyLock::new(|| {
         ("test-routes", cfg!(feature = "test-routes")),
         ("wasm", cfg!(feature = "wasm")),
     ];
-    let built: Vec<&str> = all.iter().filter(|(_, is_built)| *is_built).map(|it| it.0).collect();
+    let built: Vec<&str> =
+        all.iter().filter(|(_, is_built)| *is_built).map(|feature| feature.0).collect();
     let features = if built.is_empty() { "none".to_owned() } else { built.join(", ") };
     format!("{}\nfeatures: {features}", *SHORT)
 });

@@ -82,7 +82,7 @@ pub(crate) struct ConformanceArgs {
 }
 
 fn protocol() -> impl TypedValueParser<Value = Protocol> {
-    let value = |it: Protocol| PossibleValue::new(it.as_str()).help(it.title());
+    let value = |protocol: Protocol| PossibleValue::new(protocol.as_str()).help(protocol.title());
     PossibleValuesParser::new(Protocol::ALL.map(value)).try_map(|name| name.parse::<Protocol>())
 }
 

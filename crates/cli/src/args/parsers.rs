@@ -14,8 +14,8 @@ pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
     all: &'static [T],
     name: fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(all.iter().map(|&it| name(it))).try_map(move |text| {
-        all.iter().copied().find(|&it| name(it) == text).ok_or("unknown value")
+    PossibleValuesParser::new(all.iter().map(|&value| name(value))).try_map(move |text| {
+        all.iter().copied().find(|&value| name(value) == text).ok_or("unknown value")
     })
 }
 

@@ -315,7 +315,7 @@ fn not_ours() -> anyhow::Error {
 
 /// Creates the error for a request that failed at the HTTP level.
 fn rejected(status: StatusCode, error: Option<RpcError>) -> anyhow::Error {
-    let error = error.map(|it| json!({ "message": it.message, "details": it.data }));
+    let error = error.map(|rpc| json!({ "message": rpc.message, "details": rpc.data }));
     match (status, error) {
         (StatusCode::NOT_FOUND, None) => advised(
             "the server has no MCP endpoint, which calls require",

@@ -45,7 +45,9 @@ pub(crate) fn hint(error: &(dyn Error + 'static), base: &Url) -> &'static str {
     // A server of TLS 1.3 refuses a client after the handshake. HTTP/2 keeps only the words of the alert,
     // or finds its connection closed in one of several ways.
     let sent = error.downcast_ref::<reqwest::Error>();
-    let is_closed = sent.is_some_and(|it| it.is_request() && !it.is_connect() && !it.is_timeout());
+    let is_closed = sent.is_some_and(|failure| {
+        failure.is_request() && !failure.is_connect() && !failure.is_timeout()
+    });
     let (mut cause, mut tls) = (Some(error), None);
     while let Some(error) = cause {
         tls = tls.or_else(|| tls_error(error));

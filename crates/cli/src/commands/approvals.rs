@@ -34,7 +34,7 @@ pub(crate) async fn run(mut command: ApprovalsCommand, cx: &Context) -> anyhow::
                 let query = [("limit", NEWEST)];
                 let found: Vec<Value> =
                     client.get_member(&["v1", "approvals"], &query, "approvals").await?;
-                let ids = found.iter().map(|it| member(it, "approvalId").to_owned());
+                let ids = found.iter().map(|approval| member(approval, "approvalId").to_owned());
                 complete(typed, ids)?;
             }
             there(&command, &client).await?
@@ -106,7 +106,7 @@ async fn all_ids(store: &dyn Storage) -> anyhow::Result<Vec<String>> {
         let page = store.approvals().list(query.clone()).await?;
         let Some(last) = page.last() else { return Ok(ids) };
         query.older_than = Some((last.created_at, last.id.clone()));
-        ids.extend(page.iter().map(|it| it.id.to_string()));
+        ids.extend(page.iter().map(|approval| approval.id.to_string()));
     }
 }
 
@@ -194,7 +194,7 @@ async fn operator_for(approval: &ApprovalId, store: &dyn Storage) -> anyhow::Res
     let mut query = ApprovalQuery::default();
     loop {
         let page = store.approvals().list(query.clone()).await?;
-        if let Some(found) = page.iter().find(|it| it.id == *approval) {
+        if let Some(found) = page.iter().find(|listed| listed.id == *approval) {
             return local::operator(found.tenant.clone(), Vec::new());
         }
         let last = page.last().ok_or_else(unknown)?;
@@ -206,12 +206,12 @@ async fn operator_for(approval: &ApprovalId, store: &dyn Storage) -> anyhow::Res
 const NEWEST: &str = "500";
 
 const COLUMNS: &[Column<Value>] = &[
-    Column(Kind::State, "state", |it| member(it, "state").to_owned()),
-    Column(Kind::Text, "principal", |it| member(it, "principal").to_owned()),
+    Column(Kind::State, "state", |approval| member(approval, "state").to_owned()),
+    Column(Kind::Text, "principal", |approval| member(approval, "principal").to_owned()),
     Column(Kind::Name, "granted", progress),
-    Column(Kind::Time, "expires", |it| member(it, "expiresAt").to_owned()),
-    Column(Kind::Text, "tool", |it| member(it, "toolId").to_owned()),
-    Column(Kind::Id, "approval", |it| member(it, "approvalId").to_owned()),
+    Column(Kind::Time, "expires", |approval| member(approval, "expiresAt").to_owned()),
+    Column(Kind::Text, "tool", |approval| member(approval, "toolId").to_owned()),
+    Column(Kind::Id, "approval", |approval| member(approval, "approvalId").to_owned()),
 ];
 
 fn progress(approval: &Value) -> String {

@@ -49,7 +49,7 @@ async fn run_local(tool: &str, arguments: ParsedArguments, cx: &Context) -> anyh
             Err(CallError::ApprovalRequired { pending: Some(asked), .. }) => {
                 let shown = gateway.approvals().find(&operator, &asked.approval).await.ok();
                 let now = gateway.clock().now();
-                shown.map(|it| approvals::to_json(&it.approval, None, &operator, now))
+                shown.map(|found| approvals::to_json(&found.approval, None, &operator, now))
             }
             _ => None,
         };

@@ -91,9 +91,12 @@ fn refused(error: &ConfigError, printer: Printer) -> anyhow::Result<Exit> {
             let problems: Vec<_> = error
                 .problems
                 .iter()
-                .map(|it| {
-                    let column = it.spot.as_ref().map(|spot| spot.column);
-                    json!({ "line": it.line, "column": column, "key": it.key, "message": it.message })
+                .map(|problem| {
+                    let column = problem.spot.as_ref().map(|spot| spot.column);
+                    json!({
+                        "line": problem.line, "column": column,
+                        "key": problem.key, "message": problem.message,
+                    })
                 })
                 .collect();
             printer.json(&json!({ "file": error.file, "ok": false, "problems": problems }))?;
@@ -137,8 +140,8 @@ fn findings(gateway: &Gateway) -> SourceFindings {
             let detail = source.status.detail.as_deref().unwrap_or("it has not listed its tools");
             // The operator may see it (I-92).
             let lines = gateway.supply().stderr(None, id.as_str()).unwrap_or_default();
-            let last = lines.iter().rev().find(|it| !it.line.trim().is_empty());
-            let last = last.map(|it| format!("; the last line of its stderr: {}", it.line));
+            let last = lines.iter().rev().find(|entry| !entry.line.trim().is_empty());
+            let last = last.map(|entry| format!("; the last line of its stderr: {}", entry.line));
             errors
                 .push(format!("source `{id}` is not ready: {detail}{}", last.unwrap_or_default()));
         }
@@ -151,7 +154,9 @@ fn findings(gateway: &Gateway) -> SourceFindings {
     let unmatched = gateway.unmatched_grants();
     problems.extend(unmatched.iter().map(|grant| format!("{grant} {}", local::MATCHES_NOTHING)));
     let unresolved = gateway.supply().unresolved_references();
-    problems.extend(unresolved.iter().map(|it| format!("{it} {}", local::REACHES_NOTHING)));
+    problems.extend(
+        unresolved.iter().map(|reference| format!("{reference} {}", local::REACHES_NOTHING)),
+    );
     let warnings = long_lists::warnings(gateway);
     SourceFindings { errors, problems, notes, warnings, is_connected: true }
 }
@@ -178,7 +183,7 @@ fn print(
     let (sources, roles) = (config.sources.len(), config.roles.len());
     if printer.wants_json() {
         let leveled =
-            |level: &'static str| move |it: &String| json!({ "level": level, "message": it });
+            |level: &'static str| move |text: &String| json!({ "level": level, "message": text });
         let all = errors.iter().map(leveled("error"));
         let all: Vec<_> = all.chain(problems.iter().map(leveled("warning"))).collect();
         printer.json(&json!({

@@ -21,17 +21,17 @@ use crate::{
 const MAX_NOTE: usize = 160;
 
 const FINDING_COLUMNS: [Column<Finding>; 4] = [
-    Column(Kind::State, "outcome", |it| it.outcome.as_str().to_uppercase()),
-    Column(Kind::Name, "check", |it| it.check.id.to_owned()),
-    Column(Kind::Name, "level", |it| it.check.level.as_str().to_owned()),
-    Column(Kind::Text, "note", |it| shortened(&it.note())),
+    Column(Kind::State, "outcome", |finding| finding.outcome.as_str().to_uppercase()),
+    Column(Kind::Name, "check", |finding| finding.check.id.to_owned()),
+    Column(Kind::Name, "level", |finding| finding.check.level.as_str().to_owned()),
+    Column(Kind::Text, "note", |finding| shortened(&finding.note())),
 ];
 
 const CHECK_COLUMNS: &[Column<Check>] = &[
-    Column(Kind::Name, "check", |it| it.id.to_owned()),
-    Column(Kind::Name, "level", |it| it.level.as_str().to_owned()),
-    Column(Kind::Text, "section", |it| it.section.to_owned()),
-    Column(Kind::Text, "requirement", |it| it.requirement.to_owned()),
+    Column(Kind::Name, "check", |check| check.id.to_owned()),
+    Column(Kind::Name, "level", |check| check.level.as_str().to_owned()),
+    Column(Kind::Text, "section", |check| check.section.to_owned()),
+    Column(Kind::Text, "requirement", |check| check.requirement.to_owned()),
 ];
 
 pub(crate) async fn run(args: ConformanceArgs, cx: &Context) -> anyhow::Result<Exit> {

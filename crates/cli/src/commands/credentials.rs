@@ -38,18 +38,18 @@ use crate::{
 const MAX_VALUE: u64 = 64 << 10;
 
 const COLUMNS: &[Column<Credential>] = &[
-    Column(Kind::Name, "name", |it| it.name.to_string()),
-    Column(Kind::State, "state", |it| state(it, Utc::now())),
-    Column(Kind::Text, "owner", |it| match &it.owner.principal {
-        Some(principal) => format!("{principal} in {}", it.owner.tenant),
-        None => it.owner.tenant.to_string(),
+    Column(Kind::Name, "name", |credential| credential.name.to_string()),
+    Column(Kind::State, "state", |credential| state(credential, Utc::now())),
+    Column(Kind::Text, "owner", |credential| match &credential.owner.principal {
+        Some(principal) => format!("{principal} in {}", credential.owner.tenant),
+        None => credential.owner.tenant.to_string(),
     }),
-    Column(Kind::Wide, "kind", |it| it.kind.word().to_owned()),
-    Column(Kind::Text, "audiences", |it| {
-        it.audiences.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    Column(Kind::Wide, "kind", |credential| credential.kind.word().to_owned()),
+    Column(Kind::Text, "audiences", |credential| {
+        credential.audiences.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     }),
-    Column(Kind::Time, "set", |it| moment(it.rotated_at)),
-    Column(Kind::Id, "id", |it| it.id.to_string()),
+    Column(Kind::Time, "set", |credential| moment(credential.rotated_at)),
+    Column(Kind::Id, "id", |credential| credential.id.to_string()),
 ];
 
 pub(crate) async fn run(command: CredentialsCommand, cx: &Context) -> anyhow::Result<Exit> {
@@ -136,7 +136,8 @@ async fn set(
 async fn list(credentials: &dyn CredentialStore, printer: Printer) -> anyhow::Result<()> {
     let (now, all) = (Utc::now(), credentials.list().await?);
     if printer.wants_json() {
-        return printer.json(&all.iter().map(|it| public(it, now)).collect::<Vec<_>>());
+        return printer
+            .json(&all.iter().map(|credential| public(credential, now)).collect::<Vec<_>>());
     }
     if all.is_empty() {
         printer.note("there are no credentials; `toolcrib credentials set` stores one");
@@ -181,7 +182,9 @@ async fn remove(
 ) -> anyhow::Result<()> {
     let owner = owner(&args);
     let all = credentials.list().await?;
-    let found = all.into_iter().find(|it| it.owner == owner && it.name == args.name);
+    let found = all
+        .into_iter()
+        .find(|credential| credential.owner == owner && credential.name == args.name);
     let found = found.ok_or_else(|| unknown(&args))?;
     if !credentials.remove(&found.id).await? {
         return Err(unknown(&args));

@@ -143,7 +143,7 @@ async fn preview(
     };
     let mut tenants: Vec<TenantId> = [old, new]
         .iter()
-        .flat_map(|config| config.sources.iter().flat_map(|it| it.tenants.named()))
+        .flat_map(|config| config.sources.iter().flat_map(|source| source.tenants.named()))
         .cloned()
         .collect();
     tenants.sort();
@@ -183,7 +183,7 @@ impl Edit<'_> {
             self.print()?;
         }
         let is_same = after == before;
-        let obstacle = file.obstacle().map(|it| it.to_string());
+        let obstacle = file.obstacle().map(|obstacle| obstacle.to_string());
         let mut result = json!({
             "file": file.path(), "before": before, "after": after, "diff": diff,
             "problems": self.report.problems.iter().map(problem).collect::<Vec<_>>(),
@@ -234,7 +234,7 @@ impl Edit<'_> {
             members.insert("recorded".to_owned(), is_recorded.into());
             members.insert("backup".to_owned(), json!(backup));
         }
-        let kept = backup.map(|it| format!("; the text before is in {it}")).unwrap_or_default();
+        let kept = backup.map(|path| format!("; the text before is in {path}")).unwrap_or_default();
         printer.json_or_note(&result, format_args!("wrote {}{kept}", file.path().display()))?;
         Ok(Exit::Done)
     }
@@ -356,12 +356,12 @@ async fn place(
 }
 
 fn print_preview(preview: &Preview, printer: Printer) -> anyhow::Result<()> {
-    let mut tenants: Vec<_> = preview.roles.iter().map(|it| &it.tenant).collect();
+    let mut tenants: Vec<_> = preview.roles.iter().map(|role| &role.tenant).collect();
     tenants.dedup();
     let several = tenants.len() > 1;
-    let is_changed = |it: &&RoleChange| {
-        !(it.appears.is_empty() && it.disappears.is_empty() && it.changes.is_empty())
-            || it.before != it.after
+    let is_changed = |role: &&RoleChange| {
+        !(role.appears.is_empty() && role.disappears.is_empty() && role.changes.is_empty())
+            || role.before != role.after
     };
     let changed: Vec<&RoleChange> = preview.roles.iter().filter(is_changed).collect();
     if changed.is_empty() {
@@ -410,7 +410,7 @@ fn print_preview(preview: &Preview, printer: Printer) -> anyhow::Result<()> {
             unknown.source, unknown.reason
         ));
     }
-    let proposals = preview.sources.iter().map(|it| it.proposals.len()).sum::<usize>();
+    let proposals = preview.sources.iter().map(|source| source.proposals.len()).sum::<usize>();
     if proposals > 0 {
         printer.note("`toolcrib rules propose` has rules for the tools of this source");
     }

@@ -45,7 +45,7 @@ pub(crate) async fn run(args: &ExplainArgs, cx: &Context) -> anyhow::Result<Exit
     print(&explanation, args.tool.as_deref(), cx.printer)?;
     let outcome = member(&explanation, "outcome");
     let passing = [Verdict::Allowed, Verdict::Depends, Verdict::NeedsApproval];
-    match passing.iter().any(|it| json!(it) == outcome) {
+    match passing.iter().any(|verdict| json!(verdict) == outcome) {
         true => Ok(Exit::Done),
         false => Ok(Exit::Failed),
     }
@@ -81,7 +81,7 @@ async fn remote(args: &ExplainArgs, client: &Client, printer: Printer) -> anyhow
     if let (Some(tool), "unknown") = (args.tool.as_deref(), member(&explanation, "outcome"))
         && let Ok(listed) = client.mcp_tools().await
     {
-        let known = listed.iter().map(|it| it.name.as_str());
+        let known = listed.iter().map(|entry| entry.name.as_str());
         note_suggestion(&suggest::did_you_mean(tool, known), printer);
     }
     let lacks = ["denied", "hidden"].contains(&member(&explanation, "outcome"));
@@ -111,7 +111,8 @@ fn name_roles(explanation: &mut Value, roles: &BTreeMap<String, Vec<Grant>>) {
         .into_iter()
         .flatten()
         .filter_map(|step| step.get_mut("details")?.get_mut("required")?.as_array_mut());
-    for needed in required.flatten().filter(|it| it.get("grant").is_some_and(Value::is_null)) {
+    for needed in required.flatten().filter(|entry| entry.get("grant").is_some_and(Value::is_null))
+    {
         let Ok(scope) = Scope::parse(member(needed, "scope")) else { continue };
         let has_it = |grants: &[Grant]| grants.iter().any(|grant| grant.covers(&scope));
         let names: Vec<&String> =

@@ -88,7 +88,10 @@ fn summary(code: u16, body: &Value) -> String {
         "" => format!("status {code}"),
         state => state.to_owned(),
     };
-    match ["reason", "warning"].map(|name| member(body, name)).into_iter().find(|it| !it.is_empty())
+    match ["reason", "warning"]
+        .map(|name| member(body, name))
+        .into_iter()
+        .find(|text| !text.is_empty())
     {
         Some(more) => format!("{state}: {more}"),
         None => state,

@@ -49,17 +49,17 @@ struct RoleView {
 }
 
 const COLUMNS: &[Column<Role>] = &[
-    Column(Kind::Name, "role", |it| it.name.clone()),
-    Column(Kind::Name, "tools", |it| it.tools.to_string()),
-    Column(Kind::Text, "scopes", |it| it.scopes.join(" ")),
+    Column(Kind::Name, "role", |role| role.name.clone()),
+    Column(Kind::Name, "tools", |role| role.tools.to_string()),
+    Column(Kind::Text, "scopes", |role| role.scopes.join(" ")),
 ];
 
 const TOOL_COLUMNS: &[Column<RoleTool>] = &[
-    Column(Kind::Name, "tool", |it| it.name.clone()),
-    Column(Kind::Text, "source", |it| it.source.clone()),
-    Column(Kind::State, "tier", |it| it.safety_tier.clone()),
-    Column(Kind::State, "approval", |it| it.approval.clone()),
-    Column(Kind::Wide, "id", |it| it.tool_id.clone()),
+    Column(Kind::Name, "tool", |tool| tool.name.clone()),
+    Column(Kind::Text, "source", |tool| tool.source.clone()),
+    Column(Kind::State, "tier", |tool| tool.safety_tier.clone()),
+    Column(Kind::State, "approval", |tool| tool.approval.clone()),
+    Column(Kind::Wide, "id", |tool| tool.tool_id.clone()),
 ];
 
 pub(crate) async fn run(command: &RolesCommand, cx: &Context) -> anyhow::Result<Exit> {
@@ -150,14 +150,14 @@ async fn add(args: &RoleAddArgs, cx: &Context) -> anyhow::Result<Exit> {
 async fn set(args: &RoleSetArgs, cx: &Context) -> anyhow::Result<Exit> {
     let settings = edit::settings_of(&args.settings)?;
     let of_scopes = [&args.scopes, &args.tools, &args.remove_scope];
-    if settings.is_empty() && of_scopes.iter().all(|it| it.is_empty()) {
+    if settings.is_empty() && of_scopes.iter().all(|list| list.is_empty()) {
         return Err(usage(
             "no change is given: use --scope, --tools, --remove-scope, --set or --unset",
         ));
     }
     edit::run_named(cx, &args.edit, args.own_scope, |config: &Config| {
         let mut settings = settings;
-        if of_scopes.iter().any(|it| !it.is_empty()) {
+        if of_scopes.iter().any(|list| !list.is_empty()) {
             let current = config.roles.get(&args.name).into_iter().flatten();
             let mut scopes: Vec<String> = current.map(ToString::to_string).collect();
             for scope in &args.remove_scope {

@@ -41,8 +41,8 @@ async fn propose(source: Option<&SourceId>, cx: &Context) -> anyhow::Result<Exit
             found.iter().map(serde_json::to_value).collect::<Result<_, _>>()?
         }
     };
-    let wanted = |it: &&Json| {
-        source.is_none_or(|id| it.get("source").and_then(Json::as_str) == Some(id.as_str()))
+    let wanted = |proposal: &&Json| {
+        source.is_none_or(|id| proposal.get("source").and_then(Json::as_str) == Some(id.as_str()))
     };
     let proposals: Vec<&Json> = proposals.iter().filter(wanted).collect();
     if printer.wants_json() {

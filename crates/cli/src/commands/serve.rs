@@ -453,7 +453,7 @@ impl<'a> Reloader<'a> {
             printer.note("a demo has no configuration to reload");
             return;
         }
-        let former = self.certificate.as_ref().map(|it| it.files().clone());
+        let former = self.certificate.as_ref().map(|certificate| certificate.files().clone());
         match self.apply().await {
             Ok((fresh, plan)) => {
                 self.text = fresh.text;

@@ -47,25 +47,25 @@ struct Status {
 }
 
 const SOURCE_COLUMNS: &[Column<SourceReport>] = &[
-    Column(Kind::Name, "source", |it| it.id.to_string()),
-    Column(Kind::Text, "kind", |it| it.kind.to_string()),
-    Column(Kind::State, "state", |it| state(it.status.state).to_owned()),
-    Column(Kind::Name, "tools", |it| it.tools.to_string()),
-    Column(Kind::Wide, "quarantined", |it| it.quarantined.to_string()),
+    Column(Kind::Name, "source", |source| source.id.to_string()),
+    Column(Kind::Text, "kind", |source| source.kind.to_string()),
+    Column(Kind::State, "state", |source| state(source.status.state).to_owned()),
+    Column(Kind::Name, "tools", |source| source.tools.to_string()),
+    Column(Kind::Wide, "quarantined", |source| source.quarantined.to_string()),
     Column(Kind::Wide, "running", running),
     Column(Kind::Wide, "refused", refused_calls),
-    Column(Kind::State, "breaker", |it| breaker(&it.breaker)),
-    Column(Kind::Name, "problems", |it| it.problems.len().to_string()),
-    Column(Kind::Wide, "restarts", |it| it.status.restarts.to_string()),
-    Column(Kind::Wide, "since", |it| rfc3339(it.status.since)),
-    Column(Kind::Text, "detail", |it| it.status.detail.clone().unwrap_or_default()),
+    Column(Kind::State, "breaker", |source| breaker(&source.breaker)),
+    Column(Kind::Name, "problems", |source| source.problems.len().to_string()),
+    Column(Kind::Wide, "restarts", |source| source.status.restarts.to_string()),
+    Column(Kind::Wide, "since", |source| rfc3339(source.status.since)),
+    Column(Kind::Text, "detail", |source| source.status.detail.clone().unwrap_or_default()),
 ];
 
 const TOOLSET_COLUMNS: &[Column<ToolsetReport>] = &[
-    Column(Kind::Name, "toolset", |it| it.name.clone()),
-    Column(Kind::Name, "tools", |it| it.tools.to_string()),
-    Column(Kind::Name, "unresolved", |it| it.unresolved.to_string()),
-    Column(Kind::Text, "title", |it| it.title.clone().unwrap_or_default()),
+    Column(Kind::Name, "toolset", |toolset| toolset.name.clone()),
+    Column(Kind::Name, "tools", |toolset| toolset.tools.to_string()),
+    Column(Kind::Name, "unresolved", |toolset| toolset.unresolved.to_string()),
+    Column(Kind::Text, "title", |toolset| toolset.title.clone().unwrap_or_default()),
 ];
 
 pub(crate) async fn run(command: &SourcesCommand, cx: &Context) -> anyhow::Result<Exit> {
@@ -82,7 +82,8 @@ pub(crate) async fn run(command: &SourcesCommand, cx: &Context) -> anyhow::Resul
     };
     print(&status, cx.printer)?;
     let Status { sources, toolsets, .. } = &status;
-    let is_good = sources.iter().all(is_sound) && toolsets.iter().all(|it| it.unresolved == 0);
+    let is_good =
+        sources.iter().all(is_sound) && toolsets.iter().all(|toolset| toolset.unresolved == 0);
     match command {
         SourcesCommand::Check(_) if !is_good => Ok(Exit::Failed),
         _ => Ok(Exit::Done),
@@ -121,7 +122,7 @@ async fn logs(id: &str, cx: &Context) -> anyhow::Result<Exit> {
 /// server's list is reported as unknown.
 async fn refused(error: anyhow::Error, id: &str, client: &Client) -> anyhow::Error {
     match client.get_names(&["v1", "sources"], "sources", "id").await {
-        Ok(known) if !known.iter().any(|it| it == id) => {
+        Ok(known) if !known.iter().any(|name| name == id) => {
             unknown(id, known.iter().map(String::as_str))
         }
         Ok(_) | Err(_) => error,
@@ -148,7 +149,7 @@ async fn logs_here(id: &str, cx: &Context) -> anyhow::Result<Vec<StderrLine>> {
 
 /// The last stderr lines of each source that is not ready.
 fn last_lines(gateway: &Gateway, sources: &[SourceReport]) -> BTreeMap<String, Vec<StderrLine>> {
-    let failed = sources.iter().filter(|it| !it.status.state.is_ready());
+    let failed = sources.iter().filter(|source| !source.status.state.is_ready());
     let lines = failed.map(|source| {
         let lines = gateway.supply().stderr(None, source.id.as_str()).unwrap_or_default();
         let last = lines.len().saturating_sub(SHOWN_LINES);
@@ -234,7 +235,7 @@ fn print(status: &Status, printer: Printer) -> anyhow::Result<()> {
 /// The notes about a source, and its parts that are not offered; they are not problems.
 pub(super) fn remarks(source: &SourceReport) -> impl Iterator<Item = String> {
     let notes = source.notes.iter().map(|note| format!("note: {note}"));
-    notes.chain(source.not_offered.iter().map(|it| format!("not offered: {it}")))
+    notes.chain(source.not_offered.iter().map(|part| format!("not offered: {part}")))
 }
 
 /// Prints the toolsets and warnings about them; with `--json` only the warnings, on stderr.

@@ -66,7 +66,7 @@ async fn show(tool: &str, cx: &Context) -> anyhow::Result<()> {
     local::with_catalog(cx, async |gateway: &Gateway| {
         let entry = local::awaited(gateway, tool, cx.printer).await?;
         let words = |tenants: &[TenantId]| {
-            tenants.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(" ")
+            tenants.iter().map(|tenant| tenant.as_str()).collect::<Vec<_>>().join(" ")
         };
         let tenants = match &entry.tenants {
             Tenants::All => "all".to_owned(),
@@ -85,7 +85,7 @@ async fn show_remote(name: &str, client: &Client, printer: Printer) -> anyhow::R
     let id = listed.and_then(ListedTool::tool_id).unwrap_or(name);
     let found = client.catalog()?.tools().get(id).await;
     let Some(tool) = found.map_err(|error| client.explained(error))? else {
-        return Err(unknown(name, names.iter().map(|it| it.name.as_str())));
+        return Err(unknown(name, names.iter().map(|other| other.name.as_str())));
     };
     print(&ToolRow::listed(tool, listed), &[], printer)
 }
@@ -110,8 +110,8 @@ fn print(row: &ToolRow, more: &[(&str, String)], printer: Printer) -> anyhow::Re
         ("tier", tool.safety_tier.to_string()),
         ("scopes", row.scopes()),
         ("approval", row.approval()),
-        ("egress", tool.egress.map(|it| it.to_string()).unwrap_or_default()),
-        ("replay", tool.replay_policy.map(|it| it.to_string()).unwrap_or_default()),
+        ("egress", tool.egress.map(|class| class.to_string()).unwrap_or_default()),
+        ("replay", tool.replay_policy.map(|policy| policy.to_string()).unwrap_or_default()),
     ];
     let ids = [("otc id", row.otc_id.clone()), ("tool", tool.tool_id.clone())];
     let lines = own.iter().chain(more).chain(&ids);

@@ -36,32 +36,32 @@ const FEW: usize = 8;
 const FRAME: usize = 10;
 
 const SOURCE_COLUMNS: &[Column<SourceFigures>] = &[
-    Column(Kind::Name, "source", |it| it.source.clone()),
-    Column(Kind::State, "state", |it| if it.up { "ready" } else { "down" }.to_owned()),
-    Column(Kind::State, "breaker", |it| it.breaker.to_owned()),
-    Column(Kind::Name, "running", |it| whole(it.running)),
-    Column(Kind::Name, "tools", |it| whole(it.tools)),
-    Column(Kind::Name, "calls/s", |it| rate(it.calls.per_second)),
-    Column(Kind::Name, "errors/s", |it| rate(it.calls.errors_per_second)),
-    Column(Kind::Name, "p50", |it| seconds(it.run_time.p50)),
-    Column(Kind::Name, "p95", |it| seconds(it.run_time.p95)),
+    Column(Kind::Name, "source", |source| source.source.clone()),
+    Column(Kind::State, "state", |source| if source.up { "ready" } else { "down" }.to_owned()),
+    Column(Kind::State, "breaker", |source| source.breaker.to_owned()),
+    Column(Kind::Name, "running", |source| whole(source.running)),
+    Column(Kind::Name, "tools", |source| whole(source.tools)),
+    Column(Kind::Name, "calls/s", |source| rate(source.calls.per_second)),
+    Column(Kind::Name, "errors/s", |source| rate(source.calls.errors_per_second)),
+    Column(Kind::Name, "p50", |source| seconds(source.run_time.p50)),
+    Column(Kind::Name, "p95", |source| seconds(source.run_time.p95)),
 ];
 
 const TOOL_COLUMNS: &[Column<ToolFigures>] = &[
-    Column(Kind::Name, "tool", |it| it.tool.clone()),
-    Column(Kind::Text, "source", |it| it.source.clone()),
-    Column(Kind::Name, "calls/s", |it| rate(it.calls.per_second)),
-    Column(Kind::Name, "errors/s", |it| rate(it.calls.errors_per_second)),
-    Column(Kind::Name, "refused/s", |it| rate(it.calls.refused_per_second)),
-    Column(Kind::Name, "calls", |it| whole(it.calls.total)),
+    Column(Kind::Name, "tool", |tool| tool.tool.clone()),
+    Column(Kind::Text, "source", |tool| tool.source.clone()),
+    Column(Kind::Name, "calls/s", |tool| rate(tool.calls.per_second)),
+    Column(Kind::Name, "errors/s", |tool| rate(tool.calls.errors_per_second)),
+    Column(Kind::Name, "refused/s", |tool| rate(tool.calls.refused_per_second)),
+    Column(Kind::Name, "calls", |tool| whole(tool.calls.total)),
 ];
 
 const TENANT_COLUMNS: &[Column<TenantFigures>] = &[
-    Column(Kind::Name, "tenant", |it| it.tenant.clone()),
-    Column(Kind::Name, "calls/s", |it| rate(it.calls.per_second)),
-    Column(Kind::Name, "errors/s", |it| rate(it.calls.errors_per_second)),
-    Column(Kind::Name, "refused/s", |it| rate(it.calls.refused_per_second)),
-    Column(Kind::Name, "calls", |it| whole(it.calls.total)),
+    Column(Kind::Name, "tenant", |tenant| tenant.tenant.clone()),
+    Column(Kind::Name, "calls/s", |tenant| rate(tenant.calls.per_second)),
+    Column(Kind::Name, "errors/s", |tenant| rate(tenant.calls.errors_per_second)),
+    Column(Kind::Name, "refused/s", |tenant| rate(tenant.calls.refused_per_second)),
+    Column(Kind::Name, "calls", |tenant| whole(tenant.calls.total)),
 ];
 
 pub(crate) async fn run(args: TopArgs, cx: &Context) -> anyhow::Result<Exit> {
@@ -184,7 +184,7 @@ fn pages(figures: &Figures, layout: &Layout, rows: [usize; 3]) -> Vec<String> {
 /// The state of the server as a whole.
 fn head(figures: &Figures) -> Vec<String> {
     let Calls { per_second, errors_per_second, refused_per_second, total } = figures.calls;
-    let down = figures.sources.iter().filter(|it| !it.up).count();
+    let down = figures.sources.iter().filter(|source| !source.up).count();
     let record = if figures.refuses_calls { "incomplete, calls are refused" } else { "sound" };
     vec![
         format!(

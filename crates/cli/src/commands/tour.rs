@@ -192,7 +192,8 @@ fn shown_name() -> String {
     const NAME: &str = "toolcrib";
     let Ok(own) = std::env::current_exe() else { return NAME.to_owned() };
     let path = env::variable("PATH").unwrap_or_default();
-    let first = std::env::split_paths(&path).map(|it| it.join(NAME)).find(|it| it.is_file());
-    let is_own = first.and_then(|it| it.canonicalize().ok()) == own.canonicalize().ok();
+    let first =
+        std::env::split_paths(&path).map(|folder| folder.join(NAME)).find(|file| file.is_file());
+    let is_own = first.and_then(|file| file.canonicalize().ok()) == own.canonicalize().ok();
     if is_own { NAME.to_owned() } else { record::quoted(&own.display().to_string()) }
 }

@@ -136,11 +136,11 @@ async fn exists(log: &dyn EventLog, tenant: &TenantId) -> anyhow::Result<bool> {
             ..EventQuery::default()
         };
         let page = log.read(query).await?;
-        if page.iter().any(|it| caller(&it.event.body).is_some_and(is_own)) {
+        if page.iter().any(|logged| caller(&logged.event.body).is_some_and(is_own)) {
             return Ok(true);
         }
         searched += page.len();
-        after = page.last().map(|it| it.position);
+        after = page.last().map(|logged| logged.position);
         if page.len() < PAGE || searched >= MAX_SEARCHED {
             return Ok(searched >= MAX_SEARCHED);
         }
@@ -218,7 +218,8 @@ async fn calls_of(gateway: Gateway, caller: Principal, first: usize) -> usize {
 async fn requests(gateway: &Gateway, callers: &[Principal], approver: Principal) -> usize {
     let mut made = 0;
     for (name, tool, target, end) in REQUESTS {
-        let by_name = |it: &&Principal| it.id.as_str().strip_prefix(PREFIX) == Some(name);
+        let by_name =
+            |principal: &&Principal| principal.id.as_str().strip_prefix(PREFIX) == Some(name);
         let Some(caller) = callers.iter().find(by_name) else { continue };
         let arguments = match tool {
             "demo__wipe" => json!({ "target": target }),
@@ -228,7 +229,7 @@ async fn requests(gateway: &Gateway, callers: &[Principal], approver: Principal)
         made += 1;
         let (Some(id), End::Answered(verdict, comment)) = (requested, end) else { continue };
         tokio::time::sleep(PAUSE * 8).await;
-        let comment = Some(comment.to_owned()).filter(|it| !it.is_empty());
+        let comment = Some(comment.to_owned()).filter(|text| !text.is_empty());
         match gateway.approvals().respond(&approver, &id, verdict, comment).await {
             Ok(_) => {
                 ask(gateway, caller, tool, arguments).await;

@@ -74,7 +74,7 @@ async fn find_books(Query(query): Query<HashMap<String, String>>) -> Json<Value>
 }
 
 async fn borrow_book(Path(isbn): Path<String>, body: Bytes) -> (StatusCode, Json<Value>) {
-    let Some(book) = BOOKS.iter().find(|(it, ..)| *it == isbn).map(book) else {
+    let Some(book) = BOOKS.iter().find(|(known, ..)| *known == isbn).map(book) else {
         return refusal(StatusCode::NOT_FOUND, "the library does not have this book");
     };
     let request: Value = serde_json::from_slice(&body).unwrap_or_default();

@@ -154,11 +154,11 @@ mod tests {
         let Ok(Message::Request(request)) = read(r#"{"id":1,"method":"ping"}"#) else { panic!() };
         assert_eq!(request.era, Era::Legacy);
         let line = r#"{"method":"notifications/cancelled","params":{"requestId":"a"}}"#;
-        let Ok(Message::Notification(it)) = read(line) else { panic!("no notification") };
-        assert_eq!(it.cancels.as_deref(), Some("\"a\""));
+        let Ok(Message::Notification(notification)) = read(line) else { panic!("no notification") };
+        assert_eq!(notification.cancels.as_deref(), Some("\"a\""));
         let line = r#"{"method":"notifications/other","params":{"requestId":1}}"#;
-        let Ok(Message::Notification(it)) = read(line) else { panic!("no notification") };
-        assert_eq!(it.cancels, None);
+        let Ok(Message::Notification(notification)) = read(line) else { panic!("no notification") };
+        assert_eq!(notification.cancels, None);
         assert!(matches!(read(r#"{"id":1,"result":{}}"#), Ok(Message::Response(_))));
         assert_eq!(read("nonsense").err(), Some((None, -32700)));
         for (line, code) in [

@@ -17,7 +17,7 @@ pub(super) const SEE_SOURCES: &str = "see the details with `toolcrib sources che
 
 /// A hint with the requester of `approval` and the principals that can grant it.
 pub(super) fn see_approval(approval: Option<&Value>) -> String {
-    let text = |name| approval.and_then(|it| it.get(name)).and_then(Value::as_str);
+    let text = |name| approval.and_then(|value| value.get(name)).and_then(Value::as_str);
     let (Some(id), Some(principal)) = (text("approvalId"), text("principal")) else {
         return "list the requests with `toolcrib approvals list`; a principal cannot grant its own"
             .to_owned();
@@ -42,7 +42,8 @@ pub(super) fn print_report(
     let ids = json!({
         "runId": run_id,
         "callId": call_id,
-        "durationMs": duration.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX)),
+        "durationMs": duration
+            .map(|elapsed| u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)),
     });
     printer.detail(format_args!("run {run_id}, call {call_id}"));
     match result {

@@ -26,7 +26,7 @@ pub(super) async fn run(
         // The list omits tools that the key may not use, but the error names the required scopes.
         None if is_wire_name(tool) => tool,
         None => {
-            let error = tools::unknown(tool, tools.iter().map(|it| it.name.as_str()));
+            let error = tools::unknown(tool, tools.iter().map(|listed| listed.name.as_str()));
             return answer::print_error(json!({}), "not_found", &Value::Null, error, printer);
         }
     };
@@ -71,7 +71,8 @@ fn to_error(
 ) -> anyhow::Error {
     match code {
         "not_found" => {
-            let suggestion = suggest::did_you_mean(tool, known.iter().map(|it| it.name.as_str()));
+            let suggestion =
+                suggest::did_you_mean(tool, known.iter().map(|listed| listed.name.as_str()));
             advised(
                 format!("{message}{suggestion}"),
                 "`toolcrib tools list` shows what the key may use",

@@ -80,8 +80,8 @@ impl<'a> Page<'a> {
             description(described)
         );
         let required = described.get("required").and_then(Value::as_array);
-        for (key, member) in members(described).filter(|(_, it)| self.forms(it).is_empty()) {
-            let is_required = required.is_some_and(|it| it.iter().any(|name| name == key));
+        for (key, member) in members(described).filter(|(_, value)| self.forms(value).is_empty()) {
+            let is_required = required.is_some_and(|names| names.iter().any(|name| name == key));
             let default = if is_required { "required".to_owned() } else { default(member) };
             let cells = [self.kind(member), default, description(member)].map(|text| cell(&text));
             // Writing to a string cannot fail.
@@ -116,7 +116,9 @@ impl<'a> Page<'a> {
         let direct = member.get("$ref").and_then(|_| self.definition(reference(member)?));
         let inner = inner.chain(direct);
         let own = member.get("const").into_iter().chain(list("enum"));
-        own.chain(inner.flat_map(|it| self.words(it))).filter(|it| it.is_string()).collect()
+        own.chain(inner.flat_map(|part| self.words(part)))
+            .filter(|value| value.is_string())
+            .collect()
     }
 
     fn definition(&self, name: &str) -> Option<&'a Value> {
@@ -140,7 +142,8 @@ impl<'a> Page<'a> {
         if let Some(anchor) = reference(member).and_then(|name| self.anchor(name)) {
             return format!("[table](#{anchor})");
         }
-        let words: Vec<String> = self.words(member).iter().map(|it| format!("`{it}`")).collect();
+        let words: Vec<String> =
+            self.words(member).iter().map(|word| format!("`{word}`")).collect();
         if !words.is_empty() {
             return words.join(" | ");
         }
@@ -150,7 +153,8 @@ impl<'a> Page<'a> {
         if let Some(items) = member.get("items") {
             return format!("list of {}", plural(&self.kind(items)));
         }
-        if let Some(values) = member.get("additionalProperties").filter(|it| it.is_object()) {
+        if let Some(values) = member.get("additionalProperties").filter(|schema| schema.is_object())
+        {
             return format!("table of {}", plural(&self.kind(values)));
         }
         let kinds: Vec<&str> = match &member["type"] {
@@ -192,13 +196,13 @@ fn members(described: &Value) -> impl Iterator<Item = (&str, &Value)> {
 fn reference(member: &Value) -> Option<&str> {
     let direct = member.get("$ref").and_then(Value::as_str);
     let others = member.get("anyOf").and_then(Value::as_array).into_iter().flatten();
-    let mut all = direct.into_iter().chain(others.filter_map(|it| it.get("$ref")?.as_str()));
+    let mut all = direct.into_iter().chain(others.filter_map(|other| other.get("$ref")?.as_str()));
     all.next()?.strip_prefix("#/$defs/")
 }
 
 fn title(member: &Value) -> Option<&str> {
     let others = member.get("anyOf").and_then(Value::as_array).into_iter().flatten();
-    member.get("title").or_else(|| others.filter_map(|it| it.get("title")).next())?.as_str()
+    member.get("title").or_else(|| others.filter_map(|other| other.get("title")).next())?.as_str()
 }
 
 fn plural(kind: &str) -> String {
@@ -232,9 +236,10 @@ fn cell(text: &str) -> String {
 
 /// The anchor that GitHub derives from a heading.
 fn anchor(heading: &str) -> String {
-    let letters =
-        heading.chars().filter(|it| it.is_alphanumeric() || matches!(it, '-' | '_' | ' '));
-    letters.map(|it| if it == ' ' { '-' } else { it.to_ascii_lowercase() }).collect()
+    let letters = heading
+        .chars()
+        .filter(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_' | ' '));
+    letters.map(|letter| if letter == ' ' { '-' } else { letter.to_ascii_lowercase() }).collect()
 }
 
 #[cfg(test)]

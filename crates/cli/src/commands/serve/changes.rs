@@ -131,7 +131,8 @@ fn watcher(file: &Path, sender: mpsc::Sender<()>) -> notify::Result<RecommendedW
 fn concerns(event: &Event, names: &[OsString]) -> bool {
     let ours = |path: &PathBuf| {
         path.file_name().is_some_and(|name| {
-            names.iter().any(|it| it == name) || name.as_encoded_bytes().starts_with(b"..")
+            names.iter().any(|watched| watched == name)
+                || name.as_encoded_bytes().starts_with(b"..")
         })
     };
     match event.kind {

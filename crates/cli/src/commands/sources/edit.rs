@@ -70,7 +70,7 @@ fn upstream(args: &SourceAddArgs) -> anyhow::Result<Map<String, Json>> {
         }
         (None, Some(url), None) => json!({ "kind": "mcp", "url": url }),
         (None, None, Some(document)) => json!({ "kind": "connector", "document": document }),
-        _ if args.settings.set.iter().any(|it| it.starts_with("kind=")) => json!({}),
+        _ if args.settings.set.iter().any(|setting| setting.starts_with("kind=")) => json!({}),
         _ => {
             return Err(usage(
                 "expected one of --command PROGRAM, --mcp URL and --openapi FILE|URL; for another \
@@ -83,7 +83,9 @@ fn upstream(args: &SourceAddArgs) -> anyhow::Result<Map<String, Json>> {
 
 fn is_variable(name: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    !name.is_empty() && name.bytes().all(legal) && !name.starts_with(|it: char| it.is_ascii_digit())
+    !name.is_empty()
+        && name.bytes().all(legal)
+        && !name.starts_with(|first: char| first.is_ascii_digit())
 }
 
 fn change(action: EditAction, name: &str, settings: Map<String, Json>) -> Change {

@@ -128,7 +128,7 @@ async fn remote(
         printer.warning(warning);
     }
     let by_id: HashMap<&str, &ListedTool> =
-        names.iter().filter_map(|it| Some((it.tool_id()?, it))).collect();
+        names.iter().filter_map(|listed| Some((listed.tool_id()?, listed))).collect();
     let row = |tool: ToolDescriptor| {
         let names = by_id.get(tool.tool_id.as_str()).copied();
         ToolRow::listed(tool, names)
@@ -141,7 +141,7 @@ async fn remote(
 async fn refused(error: anyhow::Error, toolset: &str, client: &Client) -> anyhow::Error {
     let known = client.get_names(&["v1", "sources"], "toolsets", "name").await;
     let Ok(known) = known else { return error };
-    if known.iter().any(|it| it == toolset) {
+    if known.iter().any(|name| name == toolset) {
         return error;
     }
     let suggestion = suggest::did_you_mean(toolset, known.iter().map(String::as_str));

@@ -43,8 +43,9 @@ pub(super) async fn run(
     };
     let mut found: Vec<Finding> = tools.iter().flat_map(lint::lint).collect();
     for finding in upstream {
-        let same = |it: &Finding| {
-            (&it.tool, &it.pointer, it.rule) == (&finding.tool, &finding.pointer, finding.rule)
+        let same = |other: &Finding| {
+            (&other.tool, &other.pointer, other.rule)
+                == (&finding.tool, &finding.pointer, finding.rule)
         };
         if !found.iter().any(same) {
             found.push(finding);

@@ -31,12 +31,12 @@ impl Exposition {
 
     /// Returns the samples with the name `toolcrib_` and `name`.
     pub(super) fn samples(&self, name: &str) -> impl Iterator<Item = &Sample> {
-        self.0.iter().filter(move |it| it.name.strip_prefix("toolcrib_") == Some(name))
+        self.0.iter().filter(move |sample| sample.name.strip_prefix("toolcrib_") == Some(name))
     }
 
     /// The sum of all samples of `name`; `None` without samples.
     pub(super) fn sum(&self, name: &str) -> Option<f64> {
-        self.samples(name).map(|it| it.value).reduce(|one, two| one + two)
+        self.samples(name).map(|sample| sample.value).reduce(|one, two| one + two)
     }
 }
 

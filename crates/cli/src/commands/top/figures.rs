@@ -101,14 +101,15 @@ impl Figures {
         // A restarted server counts from zero.
         let none = Exposition::default();
         let before = if before.sum("start_time_seconds") == started { before } else { &none };
-        let calls =
-            |label: &'static str| by(before, now, seconds, move |it| it.label(label).into());
+        let calls = |label: &'static str| {
+            by(before, now, seconds, move |sample| sample.label(label).into())
+        };
         let of_sources = calls("source");
         let sources = now.samples("source_up").map(|up| {
             let source = up.label("source");
             let of = |name| {
-                let sample = now.samples(name).find(|it| it.label("source") == source);
-                sample.map_or(0.0, |it| it.value)
+                let sample = now.samples(name).find(|sample| sample.label("source") == source);
+                sample.map_or(0.0, |found| found.value)
             };
             let state = of("source_breaker_state");
             SourceFigures {
@@ -124,13 +125,14 @@ impl Figures {
                 running: of("source_calls_running"),
                 tools: of("source_tools"),
                 calls: of_sources.get(source).copied().unwrap_or_default(),
-                run_time: quantiles(before, now, "call_seconds_bucket", |it| {
-                    it.label("source") == source
+                run_time: quantiles(before, now, "call_seconds_bucket", |sample| {
+                    sample.label("source") == source
                 }),
             }
         });
         let mut sources: Vec<_> = sources.collect();
-        let pair = |it: &Sample| (it.label("tool").to_owned(), it.label("source").to_owned());
+        let pair =
+            |sample: &Sample| (sample.label("tool").to_owned(), sample.label("source").to_owned());
         let tools = by(before, now, seconds, pair).into_iter();
         let mut tools: Vec<_> =
             tools.map(|((tool, source), calls)| ToolFigures { tool, source, calls }).collect();
@@ -141,7 +143,8 @@ impl Figures {
         tools.sort_by(|one, two| busiest(&one.calls, &two.calls));
         tenants.sort_by(|one, two| busiest(&one.calls, &two.calls));
         let all = by(before, now, seconds, |_| ());
-        let version = now.samples("build_info").next().map(|it| it.label("version").to_owned());
+        let version =
+            now.samples("build_info").next().map(|sample| sample.label("version").to_owned());
         Self {
             version: version.unwrap_or_default(),
             uptime_seconds: started.map(|started| (unix - started).max(0.0)),
@@ -154,7 +157,7 @@ impl Figures {
             tenants,
             pending_approvals: now.sum("approvals_pending"),
             unsigned_events: now.sum("record_unsigned_events"),
-            refuses_calls: now.sum("record_refuses_calls").is_some_and(|it| it > 0.0),
+            refuses_calls: now.sum("record_refuses_calls").is_some_and(|value| value > 0.0),
             store_bytes: now.sum("store_bytes"),
             store_queue: now.sum("store_queue_length"),
             tasks_down: now.sum("tasks_down").unwrap_or_default(),
@@ -177,7 +180,7 @@ fn by<K: Ord>(
     key: impl Fn(&Sample) -> K,
 ) -> BTreeMap<K, Calls> {
     let earlier: BTreeMap<_, f64> =
-        before.samples("calls_total").map(|it| (&it.labels, it.value)).collect();
+        before.samples("calls_total").map(|sample| (&sample.labels, sample.value)).collect();
     let mut sums: BTreeMap<K, Calls> = BTreeMap::new();
     for sample in now.samples("calls_total") {
         let rate = rise(earlier.get(&sample.labels).copied(), sample.value) / seconds;
@@ -210,7 +213,7 @@ fn quantiles(
     counts: impl Fn(&Sample) -> bool,
 ) -> Quantiles {
     let read = |exposition: &Exposition| {
-        let samples = exposition.samples(name).filter(|it| counts(it));
+        let samples = exposition.samples(name).filter(|sample| counts(sample));
         let mut buckets: Vec<(f64, f64)> = samples.filter_map(bucket).collect();
         buckets.sort_by(|one, two| one.0.total_cmp(&two.0));
         buckets
@@ -219,8 +222,8 @@ fn quantiles(
     let buckets: Vec<(f64, f64)> = read(now)
         .into_iter()
         .map(|(bound, count)| {
-            let before = earlier.iter().find(|it| it.0.total_cmp(&bound).is_eq());
-            (bound, rise(before.map(|it| it.1), count))
+            let before = earlier.iter().find(|pair| pair.0.total_cmp(&bound).is_eq());
+            (bound, rise(before.map(|pair| pair.1), count))
         })
         .collect();
     Quantiles { p50: quantile(&buckets, 0.5), p95: quantile(&buckets, 0.95) }
@@ -237,7 +240,7 @@ fn bucket(sample: &Sample) -> Option<(f64, f64)> {
 
 /// The quantile of cumulative buckets, interpolated within its bucket as Prometheus does.
 fn quantile(buckets: &[(f64, f64)], part: f64) -> Option<f64> {
-    let all = buckets.last().map(|it| it.1).filter(|all| *all > 0.0)?;
+    let all = buckets.last().map(|last| last.1).filter(|all| *all > 0.0)?;
     let rank = all * part;
     let (mut lower, mut below) = (0.0, 0.0);
     for (bound, count) in buckets {
@@ -284,7 +287,7 @@ mod tests {
             (17.0, 5.0, 2.0, 44.0)
         );
         let tools: Vec<_> =
-            figures.tools.iter().map(|it| (it.tool.as_str(), it.calls.per_second)).collect();
+            figures.tools.iter().map(|tool| (tool.tool.as_str(), tool.calls.per_second)).collect();
         assert_eq!(tools, [("a", 10.0), ("b", 5.0), ("none", 2.0)]);
         let source = &figures.sources[0];
         assert_eq!((source.up, source.breaker, source.calls.per_second), (true, "open", 15.0));
