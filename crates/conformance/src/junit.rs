@@ -12,7 +12,7 @@ pub fn document(report: &Report, is_strict: bool) -> Result<String, quick_junit:
     let mut document = Document::new("toolcrib conformance");
     document.set_time(report.findings.iter().map(|finding| finding.duration).sum());
     for probe in report.probes.iter().filter(|probe| probe.is_served) {
-        let findings = report.findings.iter().filter(|it| it.protocol == probe.protocol);
+        let findings = report.findings.iter().filter(|finding| finding.protocol == probe.protocol);
         let mut suite = TestSuite::new(probe.protocol.as_str());
         suite.set_time(findings.clone().map(|finding| finding.duration).sum());
         suite.add_test_cases(findings.map(|finding| test_case(finding, is_strict)));
@@ -48,6 +48,6 @@ fn skipped(message: &str) -> TestCaseStatus {
 }
 
 fn description(finding: &Finding, failure: &Failure) -> String {
-    let exchanges: String = failure.exchanges.iter().map(|it| it.to_text()).collect();
+    let exchanges: String = failure.exchanges.iter().map(|exchange| exchange.to_text()).collect();
     format!("{} ({})\n{exchanges}", finding.check.requirement, finding.check.section)
 }

@@ -143,7 +143,8 @@ mod tests {
     #[test]
     fn a_group_is_not_a_prefix_of_a_word() {
         let plan = |only: &str| Plan { only: vec![only.to_owned()], ..Plan::default() };
-        let has_sorted = |only| plan(only).checks().any(|it| it.id == "openwop.catalog.sorted");
+        let has_sorted =
+            |only| plan(only).checks().any(|check| check.id == "openwop.catalog.sorted");
         assert!(has_sorted("openwop.catalog") && has_sorted("openwop.catalog.sorted"));
         assert!(!has_sorted("openwop.cat"));
     }

@@ -342,7 +342,7 @@ impl Host {
             false => self.unauthorized(),
         };
         let first = match self.fault {
-            Some(F::UnknownBeforeDisabled) => tool.as_ref().err().map(|it| Reply::clone(it)),
+            Some(F::UnknownBeforeDisabled) => tool.as_ref().err().map(|reply| Reply::clone(reply)),
             Some(F::AuthBeforeDisabled | F::AuthBeforeUnknown) if !is_authorized => {
                 Some(unauthorized())
             }

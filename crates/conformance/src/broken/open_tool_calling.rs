@@ -198,7 +198,8 @@ impl Host {
         let by_header = ["x-api-key", "otc-api-key", "oxp-api-key"]
             .iter()
             .any(|name| req.header(name) == Some(KEY) && !self.has(F::BearerOnly));
-        let unsigned = self.has(F::UnsignedAccepted) && bearer.is_some_and(|it| it.ends_with('.'));
+        let unsigned =
+            self.has(F::UnsignedAccepted) && bearer.is_some_and(|token| token.ends_with('.'));
         if bearer == Some(KEY) || by_header || unsigned {
             return None;
         }
@@ -220,7 +221,7 @@ impl Host {
                 return self.error(400, "a GET has no body", "");
             }
             let marker = req.json().and_then(|body| body.get("$schema").cloned());
-            if marker.is_some_and(|it| it != self.marker()) && !self.has(F::ListAnyVersion) {
+            if marker.is_some_and(|given| given != self.marker()) && !self.has(F::ListAnyVersion) {
                 return self.error(400, "unsupported version", "");
             }
         }
@@ -283,7 +284,7 @@ impl Host {
             return self.error(status, "the body is not JSON", "");
         };
         let marker = body.get("$schema");
-        if marker.is_some_and(|it| *it != self.marker()) && !self.has(F::AnyVersion) {
+        if marker.is_some_and(|given| *given != self.marker()) && !self.has(F::AnyVersion) {
             return self.error(400, "unsupported version", "");
         }
         let is_flat = self.dialect == Dialect::Oxp
@@ -297,7 +298,7 @@ impl Host {
             return self.call_error(status, "`request` is missing", "", &body);
         };
         let given = request.get("call_id").and_then(Value::as_str);
-        if let Some((earlier, reply)) = given.and_then(|it| self.replies.lock().get(it).cloned()) {
+        if let Some((earlier, reply)) = given.and_then(|id| self.replies.lock().get(id).cloned()) {
             if earlier != *request && !self.has(F::ConflictIgnored) {
                 return self.error(400, "this `call_id` is in use", "");
             }
@@ -345,7 +346,7 @@ impl Host {
             2 if numbers && self.has(F::VersionsPadded) => format!("{wanted}.0"),
             _ => return Err((400, "malformed version", "expected x.y.z")),
         };
-        let exists = versions.iter().any(|(_, it, _)| *it == version);
+        let exists = versions.iter().any(|(_, known, _)| *known == version);
         match exists || self.has(F::UnknownVersionIsNewest) {
             true => Ok(name),
             false => Err((400, "unknown tool", "unknown version")),

@@ -340,7 +340,8 @@ impl Host {
             called["note"] = args["apiKey"].clone();
         }
         let has = |name: &str| request.get(name) == Some(&json!(true));
-        let needs_scope = request["requiredScopes"].as_array().is_some_and(|it| !it.is_empty());
+        let needs_scope =
+            request["requiredScopes"].as_array().is_some_and(|scopes| !scopes.is_empty());
         let (status, returned) = if needs_scope && !self.has(F::FailsOpen) {
             (403, json!({ "status": "forbidden" }))
         } else if has("simulateRateLimitExhausted") {

@@ -245,7 +245,9 @@ impl Host {
             true => self.has(F::FirstUnnamed),
             false => self.has(F::ErrorsUnnamed) && reply.status >= 400,
         };
-        if is_foreign || is_unnamed || reply.headers.iter().any(|(it, _)| *it == "openwop-version")
+        if is_foreign
+            || is_unnamed
+            || reply.headers.iter().any(|(name, _)| *name == "openwop-version")
         {
             return reply;
         }

@@ -38,7 +38,7 @@ pub(super) trait Catalog {
         if authorization.is_none() && is_open {
             return Ok(Principal::First);
         }
-        let scheme = authorization.and_then(|it| it.split(' ').next());
+        let scheme = authorization.and_then(|value| value.split(' ').next());
         let is_read = !self.fails("auth.scheme-case") || scheme == Some("Bearer");
         match req.bearer().filter(|_| is_read) {
             Some(KEY) => Ok(Principal::First),

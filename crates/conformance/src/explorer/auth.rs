@@ -77,7 +77,7 @@ pub(super) async fn rejected_call(target: &Target) -> CheckResult<(Tool, Respons
     let (tool, arguments) = callable(target).await?;
     let list = target.send_once(target.get("/tools")).await?;
     let public = list.value().as_array().map(Vec::as_slice).unwrap_or_default();
-    let is_listed = public.iter().any(|it| name_of(it) == tool.name);
+    let is_listed = public.iter().any(|entry| name_of(entry) == tool.name);
     let reason = "the callable tool is not in the public list";
     skip_unless(list.is_unauthorized() || is_listed, reason)?;
     let request = target.post(&path(&tool.name, "/call")).json(&arguments);

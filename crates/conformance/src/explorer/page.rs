@@ -90,7 +90,7 @@ async fn placeholders(target: &Target) -> CheckResult {
 async fn execute_flag(target: &Target) -> CheckResult {
     let response = page(target).await?;
     let text = response.text();
-    let count = [true, false].iter().filter(|it| text.contains(&statement(**it))).count();
+    let count = [true, false].iter().filter(|flag| text.contains(&statement(**flag))).count();
     let expected = format!("`{}` or `{}`", statement(true), statement(false));
     response.expect(count == 1, expected, if count == 0 { "neither" } else { "both" })
 }
@@ -127,7 +127,8 @@ async fn link_schemes(target: &Target) -> CheckResult {
     for (_, attributes) in tags(&text).filter(|(tag, _)| tag == "a") {
         let Some(link) = attribute(attributes, "href") else { continue };
         // Browsers ignore these characters.
-        let link: String = link.chars().filter(|it| !matches!(it, '\t' | '\n' | '\r')).collect();
+        let link: String =
+            link.chars().filter(|letter| !matches!(letter, '\t' | '\n' | '\r')).collect();
         let link = link.trim().to_ascii_lowercase();
         for scheme in ["javascript:", "data:", "vbscript:"] {
             let is_safe = !link.starts_with(scheme);
@@ -144,7 +145,7 @@ async fn self_contained(target: &Target) -> CheckResult {
     for (tag, attributes) in tags(&text) {
         let rel = attribute(attributes, "rel").unwrap_or_default().to_ascii_lowercase();
         let url = match tag.as_str() {
-            "link" if LOADED.iter().any(|kind| rel.split(' ').any(|it| it == *kind)) => {
+            "link" if LOADED.iter().any(|kind| rel.split(' ').any(|word| word == *kind)) => {
                 attribute(attributes, "href")
             }
             "script" | "img" | "iframe" | "source" | "video" | "audio" | "embed" => {
@@ -153,7 +154,8 @@ async fn self_contained(target: &Target) -> CheckResult {
             _ => None,
         };
         let Some(url) = url.map(str::to_ascii_lowercase) else { continue };
-        let is_absolute = ["http://", "https://", "//"].iter().any(|it| url.starts_with(it));
+        let is_absolute =
+            ["http://", "https://", "//"].iter().any(|prefix| url.starts_with(prefix));
         let is_own = url.starts_with(&format!("{}/", target.host().base()));
         response.expect(!is_absolute || is_own, "only own resources", format!("`<{tag}>`"))?;
     }

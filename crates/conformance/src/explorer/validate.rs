@@ -80,7 +80,7 @@ async fn keywords(target: &Target) -> CheckResult {
     let (_, missing) = validate_without_required(target).await?;
     let (_, wrong) = validate_wrong_type(target, |name| !needs_escape(name)).await?;
     for (response, keyword) in [(missing, "required"), (wrong, "type")] {
-        let has_keyword = errors(&response)?.iter().any(|it| text(it, "keyword") == keyword);
+        let has_keyword = errors(&response)?.iter().any(|error| text(error, "keyword") == keyword);
         response.expect(has_keyword, format!("an error with the keyword `{keyword}`"), "none")?;
     }
     Ok(())

@@ -87,7 +87,7 @@ async fn resource(target: &Target) -> CheckResult {
 async fn scope(target: &Target) -> CheckResult {
     let response = metadata_of(target).await?;
     let scopes = response.json()?.get("scopes_supported").and_then(Value::as_array);
-    skip_unless(scopes.is_some_and(|it| !it.is_empty()), "the metadata names no scopes")?;
+    skip_unless(scopes.is_some_and(|list| !list.is_empty()), "the metadata names no scopes")?;
     let rejection = require_locked(target).await?;
     let challenge = rejection.header_text("www-authenticate");
     let has_scope = challenge.contains("scope=");

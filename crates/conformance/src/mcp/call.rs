@@ -149,7 +149,9 @@ async fn capability(target: &Target) -> CheckResult {
     for tool in callable(target).await?.into_iter().filter(|tool| tool.wire.is_stateless()) {
         let response = tool.call(target).await?;
         let has_members = |pointer: &str| {
-            message::reply_part(&response, pointer).as_object().is_some_and(|it| !it.is_empty())
+            message::reply_part(&response, pointer)
+                .as_object()
+                .is_some_and(|members| !members.is_empty())
         };
         let has_requests = has_members("/result/inputRequests");
         response.expect(!has_requests, "no `inputRequests`", "`inputRequests`")?;
@@ -170,7 +172,8 @@ async fn callable(target: &Target) -> CheckResult<Vec<CallableMcpTool>> {
     for list in non_empty_lists(target).await? {
         let mut tools = Vec::new();
         for tool in &list.tools {
-            let named = target.options().tool.as_ref().filter(|it| it.name == name_of(tool));
+            let named =
+                target.options().tool.as_ref().filter(|chosen| chosen.name == name_of(tool));
             let is_callable =
                 named.is_some() || is_read_only(tool) || read_only.contains(name_of(tool));
             // A call of such a tool has to repeat its arguments in headers.
@@ -251,5 +254,6 @@ fn invalid_arguments(schema: &Value, valid: &Map<String, Value>) -> Option<Map<S
         arguments
     });
     let mut candidates = removed.chain(changed);
-    candidates.find(|it| schema::violation(schema, &Value::Object(it.clone())).is_some())
+    candidates
+        .find(|candidate| schema::violation(schema, &Value::Object(candidate.clone())).is_some())
 }

@@ -107,7 +107,8 @@ async fn request_unknown_version(target: &Target) -> CheckResult<Response> {
 /// Fails the check unless `result` contains the name and version of the server.
 pub(super) fn expect_server_info(response: &Response, result: &Value) -> CheckResult {
     let info = result.get("_meta").and_then(|meta| meta.get(SERVER_KEY)).unwrap_or(&Value::Null);
-    let has_info = ["name", "version"].iter().all(|it| info.get(it).is_some_and(Value::is_string));
+    let has_info =
+        ["name", "version"].iter().all(|member| info.get(member).is_some_and(Value::is_string));
     let expected = format!("`_meta[\"{SERVER_KEY}\"]` with `name` and `version`");
     response.expect(has_info, expected, "none")
 }

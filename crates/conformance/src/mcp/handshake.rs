@@ -116,7 +116,8 @@ async fn no_version_header(target: &Target) -> CheckResult {
 async fn get_stream(target: &Target) -> CheckResult {
     let wire = wire::handshake(target).await?;
     let request = target.get("").header("accept", "text/event-stream").read_until(|_| true);
-    let request = wire.session_headers().fold(request, |it, (name, value)| it.header(name, value));
+    let request =
+        wire.session_headers().fold(request, |built, (name, value)| built.header(name, value));
     let response = target.send_once(request.with_key()).await?;
     if response.status() == 405 {
         return Ok(());

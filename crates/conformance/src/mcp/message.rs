@@ -93,7 +93,7 @@ pub(super) fn events(body: &[u8]) -> Vec<Value> {
 }
 
 fn is_reply(message: &Value) -> bool {
-    let is_json_rpc = message.get("jsonrpc").is_some_and(|it| it == "2.0");
+    let is_json_rpc = message.get("jsonrpc").is_some_and(|version| version == "2.0");
     is_json_rpc && (message.get("result").is_some() || message.get("error").is_some())
 }
 

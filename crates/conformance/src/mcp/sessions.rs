@@ -158,7 +158,7 @@ pub(super) async fn close(target: &Target, wire: &Wire) {
 fn delete_request(target: &Target, wire: &Wire) -> Option<Request> {
     wire.session()?;
     let request = target.request(Method::DELETE, "").with_key();
-    Some(wire.session_headers().fold(request, |it, (name, value)| it.header(name, value)))
+    Some(wire.session_headers().fold(request, |built, (name, value)| built.header(name, value)))
 }
 
 fn ping(wire: &Wire) -> Rpc {

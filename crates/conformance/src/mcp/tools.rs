@@ -103,7 +103,8 @@ async fn has_shape(target: &Target) -> CheckResult {
 
 async fn schemas(target: &Target) -> CheckResult {
     expect_no_tool(target, "valid JSON Schemas", |tool| {
-        let mut schemas = ["inputSchema", "outputSchema"].iter().filter_map(|it| tool.get(*it));
+        let mut schemas =
+            ["inputSchema", "outputSchema"].iter().filter_map(|member| tool.get(*member));
         schemas.any(|schema| !schema::is_valid(schema)).then(|| "an invalid schema".to_owned())
     })
     .await
@@ -112,7 +113,8 @@ async fn schemas(target: &Target) -> CheckResult {
 async fn names(target: &Target) -> CheckResult {
     expect_no_tool(target, "names of 1 to 128 allowed characters", |tool| {
         let name = name_of(tool);
-        let is_allowed = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'_' | b'-' | b'.');
+        let is_allowed =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
         let is_valid = name.bytes().all(is_allowed) && (1..=128).contains(&name.len());
         (!is_valid).then(|| "an invalid name".to_owned())
     })
@@ -289,13 +291,13 @@ fn invalid_header(
             members.iter().find_map(|(key, inner)| match (key.as_str(), inner) {
                 // These contain data instead of schemas.
                 ("const" | "default" | "enum" | "examples", _) => None,
-                ("properties", Value::Object(properties)) => {
-                    properties.values().find_map(|it| invalid_header(it, is_reachable, seen))
-                }
+                ("properties", Value::Object(properties)) => properties
+                    .values()
+                    .find_map(|property| invalid_header(property, is_reachable, seen)),
                 (_, inner) => invalid_header(inner, false, seen),
             })
         }
-        Value::Array(all) => all.iter().find_map(|it| invalid_header(it, false, seen)),
+        Value::Array(all) => all.iter().find_map(|item| invalid_header(item, false, seen)),
         _ => None,
     }
 }

@@ -287,7 +287,9 @@ async fn is_stateless_supported(target: &Target) -> CheckResult<bool> {
         let response = rpc.send(target).await?;
         let result = message::reply_part(&response, "/result");
         let is_supported = match result.is_null() {
-            false => ["resultType", "supportedVersions"].iter().any(|it| result.get(it).is_some()),
+            false => ["resultType", "supportedVersions"]
+                .iter()
+                .any(|member| result.get(member).is_some()),
             true => matches!(message::code(&response), Some(-32021 | -32020)),
         };
         if is_supported {

@@ -42,7 +42,7 @@ pub(crate) async fn marker(target: &Target) -> CheckResult {
 pub(crate) async fn duration(target: &Target) -> CheckResult {
     let response = call_any(target).await?;
     let duration = result(&response)?.get("duration").and_then(Value::as_f64);
-    response.expect(duration.is_some_and(|it| it >= 0.0), "`duration`, a number", "none")
+    response.expect(duration.is_some_and(|value| value >= 0.0), "`duration`, a number", "none")
 }
 
 pub(crate) async fn generated_id(target: &Target) -> CheckResult {
@@ -78,7 +78,8 @@ pub(crate) async fn major_version(target: &Target) -> CheckResult {
     let (_, listed) = listed_tools(target).await?;
     let same = listed.iter().map(id_of).map(split).filter(|(name, _)| *name == tool.name());
     let versions: BTreeSet<&str> = same.filter_map(|(_, version)| version).collect();
-    let majors: BTreeSet<&str> = versions.iter().filter_map(|it| it.split('.').next()).collect();
+    let majors: BTreeSet<&str> =
+        versions.iter().filter_map(|version| version.split('.').next()).collect();
     skip_unless(!majors.is_empty(), "the callable tool has no version in its id")?;
     for major in majors.into_iter().take(SAMPLE) {
         let response = call_as(target, &tool, &format!("{}@{major}", tool.name())).await?;

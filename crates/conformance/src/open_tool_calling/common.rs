@@ -65,7 +65,7 @@ pub(super) fn split(id: &str) -> (&str, Option<&str>) {
 /// The schema of a tool's input, in the form of either dialect.
 pub(super) fn parameters(tool: &Value) -> &Value {
     let schema = tool.get("input_schema").unwrap_or(&Value::Null);
-    schema.get("parameters").filter(|it| it.is_object()).unwrap_or(schema)
+    schema.get("parameters").filter(|inner| inner.is_object()).unwrap_or(schema)
 }
 
 /// Calls a tool with `request` in the envelope of the dialect.

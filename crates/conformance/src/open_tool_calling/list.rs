@@ -74,7 +74,7 @@ pub(crate) async fn definitions(target: &Target) -> CheckResult {
     });
     expect_no_tool(target, "a valid ToolDefinition", |tool| {
         let schemas = [parameters(tool), tool.get("output_schema").unwrap_or(&Value::Null)];
-        let is_invalid = |it: &&Value| it.is_object() && !schema::is_valid(it);
+        let is_invalid = |value: &&Value| value.is_object() && !schema::is_valid(value);
         let invalid =
             || schemas.into_iter().find(is_invalid).map(|_| "an invalid schema".to_owned());
         schema::violation(&definition, tool).or_else(invalid)
@@ -103,7 +103,7 @@ pub(crate) async fn unique_ids(target: &Target) -> CheckResult {
 pub(crate) async fn versions(target: &Target) -> CheckResult {
     expect_no_tool(target, "the version of the id in the form `x.y.z`", |tool| {
         let version = text(tool, "version");
-        let is_same = split(id_of(tool)).1.is_none_or(|it| it == version);
+        let is_same = split(id_of(tool)).1.is_none_or(|own| own == version);
         (!is_version(version) || !is_same).then(|| format!("`version` `{version}`"))
     })
     .await
@@ -124,7 +124,8 @@ pub(crate) async fn descriptions(target: &Target) -> CheckResult {
 
 pub(crate) async fn no_refs(target: &Target) -> CheckResult {
     expect_no_tool(target, "schemas without references", |tool| {
-        let mut schemas = ["input_schema", "output_schema"].iter().filter_map(|it| tool.get(*it));
+        let mut schemas =
+            ["input_schema", "output_schema"].iter().filter_map(|member| tool.get(*member));
         schemas.find_map(reference).map(|keyword| format!("the keyword `{keyword}`"))
     })
     .await
@@ -162,7 +163,7 @@ async fn expect_no_tool(
 }
 
 fn is_version(text: &str) -> bool {
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit());
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     text.split('.').count() == 3 && text.split('.').all(is_number)
 }
 

@@ -120,7 +120,8 @@ pub(crate) async fn no_secrets(target: &Target) -> CheckResult {
     expect_no_tool(target, "descriptors without credentials", |tool| {
         let member = NAMES.iter().find(|name| tool.get(**name).is_some());
         let member = member.map(|name| format!("has a member `{name}`"));
-        let key = || key_prefix(&tool.to_string()).map(|it| format!("contains a key `{it}…`"));
+        let key =
+            || key_prefix(&tool.to_string()).map(|prefix| format!("contains a key `{prefix}…`"));
         member.or_else(key)
     })
     .await
@@ -292,8 +293,9 @@ pub(crate) async fn head(target: &Target) -> CheckResult {
 pub(crate) async fn private(target: &Target) -> CheckResult {
     let (response, _) = catalog(target).await?;
     let directives = response.header_text("cache-control").to_ascii_lowercase();
-    let has =
-        |name: &str| directives.split(',').any(|it| it.trim().split('=').next() == Some(name));
+    let has = |name: &str| {
+        directives.split(',').any(|directive| directive.trim().split('=').next() == Some(name))
+    };
     let is_shared = has("public") || has("s-maxage");
     let is_private = has("private") || has("no-store") || has("no-cache");
     let seen = response.header("cache-control").unwrap_or("no `Cache-Control`");

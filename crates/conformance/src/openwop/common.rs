@@ -57,8 +57,8 @@ pub(crate) async fn discovery(target: &Target) -> CheckResult<Response> {
 pub(crate) async fn family(target: &Target, name: &str) -> CheckResult<Option<Value>> {
     let response = discovery(target).await?;
     let family = response.value().get(name);
-    let is_claimed = |it: &&Value| it.get("supported") == Some(&Value::Bool(true));
-    Ok(family.filter(|it| is_v2(target) || is_claimed(it)).cloned())
+    let is_claimed = |value: &&Value| value.get("supported") == Some(&Value::Bool(true));
+    Ok(family.filter(|value| is_v2(target) || is_claimed(value)).cloned())
 }
 
 /// Checks whether the host advertises `facet` of the family `name`.

@@ -130,8 +130,9 @@ pub(crate) async fn same_tools(target: &Target) -> CheckResult {
     let (response, compact) = compact(target).await?;
     let (list, standard) = catalog(target).await?;
     let facts = |tools: &[Value]| -> BTreeSet<String> {
-        let fact =
-            |tool: &Value| ["toolId", "source", "safetyTier"].map(|it| text(tool, it)).join(" ");
+        let fact = |tool: &Value| {
+            ["toolId", "source", "safetyTier"].map(|member| text(tool, member)).join(" ")
+        };
         tools.iter().map(fact).collect()
     };
     let (own, other) = (facts(&compact), facts(&standard));

@@ -97,7 +97,9 @@ pub(crate) async fn families_at_root(target: &Target) -> CheckResult {
     let root = response.value();
     for wrapper in ["capabilities", "host"] {
         for family in FAMILIES {
-            let Some(copy) = root.get(wrapper).and_then(|it| it.get(family)) else { continue };
+            let Some(copy) = root.get(wrapper).and_then(|members| members.get(family)) else {
+                continue;
+            };
             let seen = match root.get(family) {
                 None => format!("it is in `{wrapper}` only"),
                 Some(own) if own != copy => format!("`{wrapper}.{family}` is different"),

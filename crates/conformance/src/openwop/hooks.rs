@@ -203,5 +203,5 @@ fn expect_not_run(response: &Response, status: &str) -> CheckResult {
 
 fn expect_duration(response: &Response) -> CheckResult {
     let duration = returned(response)?.get("durationMs").and_then(Value::as_f64);
-    response.expect(duration.is_some_and(|it| it >= 0.0), "`durationMs`, at least 0", "none")
+    response.expect(duration.is_some_and(|value| value >= 0.0), "`durationMs`, at least 0", "none")
 }

@@ -57,7 +57,7 @@ async fn order(target: &Target) -> CheckResult {
     response.expect(is_ordered, EXPECTED, "another order")?;
     for member in ["sessionId", "toolId"] {
         let of = |at: usize| events.get(at).map(|event| text(payload(event), member));
-        let is_same = of(opened) == of(closed) && of(opened).is_some_and(|it| !it.is_empty());
+        let is_same = of(opened) == of(closed) && of(opened).is_some_and(|value| !value.is_empty());
         response.expect(is_same, format!("one `{member}` in both"), "no value, or two")?;
     }
     Ok(())
@@ -136,7 +136,7 @@ async fn envelope(target: &Target) -> CheckResult {
         let sequence = event.get("sequence").and_then(Value::as_u64);
         let rises = match last {
             None => sequence == Some(0),
-            Some(last) => sequence.is_some_and(|it| it > last),
+            Some(last) => sequence.is_some_and(|number| number > last),
         };
         let seen = sequence.unwrap_or_default().to_string();
         response.expect(rises, "a `sequence` that starts at 0 and rises", seen)?;

@@ -98,7 +98,8 @@ async fn descriptors(target: &Target) -> CheckResult {
         });
         *members = with(members.take(), "annotations", hints);
     }
-    v1::expect_no_tool(target, "valid ToolDescriptors", |it| schema::violation(&schema, it)).await
+    v1::expect_no_tool(target, "valid ToolDescriptors", |tool| schema::violation(&schema, tool))
+        .await
 }
 
 async fn hints(target: &Target) -> CheckResult {

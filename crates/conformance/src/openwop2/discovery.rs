@@ -146,7 +146,8 @@ async fn maturity(target: &Target) -> CheckResult {
         let is_listed = listed.iter().any(|version| version == since);
         response.expect(is_listed, format!("`{name}.since` in the list"), since)?;
         if let Some(until) = family.get("until").and_then(Value::as_str) {
-            let is_later = numbers(until).is_some_and(|until| newest.is_none_or(|it| until > it));
+            let is_later =
+                numbers(until).is_some_and(|until| newest.is_none_or(|version| until > version));
             let expected = format!("`{name}.until` as a date, or above the listed versions");
             response.expect(is_later || is_date(until), expected, until)?;
         }

@@ -243,7 +243,7 @@ async fn names(target: &Target) -> CheckResult {
     for frame in &frames {
         let name = text(&frame.event, "type");
         let is_word = |word: &str| {
-            !word.is_empty() && word.bytes().all(|it| it.is_ascii_lowercase() || it == b'-')
+            !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
         };
         let parts: Vec<&str> = name.split('.').collect();
         let holds = parts.len() == 2 && parts.iter().all(|part| is_word(part));
@@ -273,7 +273,7 @@ async fn resume(target: &Target) -> CheckResult {
     let request = target.get(&format!("{path}/events?streamMode=debug")).with_key();
     let response = target.send_once(request.header("last-event-id", &first.id)).await?;
     response.expect_status(&[200])?;
-    let ids = |frames: &[Frame]| frames.iter().map(|it| it.id.clone()).collect::<Vec<_>>();
+    let ids = |frames: &[Frame]| frames.iter().map(|frame| frame.id.clone()).collect::<Vec<_>>();
     let seen = ids(&frames(&response)?);
     let seen_text = format!("the ids {}", seen.join(", "));
     let expected = "the events after the first";

@@ -55,7 +55,7 @@ pub(super) const CHECKS: &[Check] = checks! {
 /// Checks whether the host lists a version 2.
 pub(super) async fn is_listed(target: &Target) -> bool {
     let Ok(response) = default_discovery(target).await else { return false };
-    texts(response.value(), "protocolVersions").into_iter().any(|it| major(it) == Some(2))
+    texts(response.value(), "protocolVersions").into_iter().any(|version| major(version) == Some(2))
 }
 
 async fn well_formed(target: &Target) -> CheckResult {

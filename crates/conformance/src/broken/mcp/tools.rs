@@ -72,7 +72,8 @@ impl Host {
         let text = params.get("arguments").and_then(|arguments| arguments.get("text"));
         match name {
             "echo" => {
-                let Some(text) = text.filter(|it| it.is_string() || self.has(F::BadArgumentsPass))
+                let Some(text) =
+                    text.filter(|value| value.is_string() || self.has(F::BadArgumentsPass))
                 else {
                     return Ok(content("a text is required", !self.has(F::BadArgumentsPass)));
                 };
