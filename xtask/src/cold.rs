@@ -148,7 +148,7 @@ fn cpu_of_children() -> Result<Duration> {
     // The name of the program, in parentheses, may contain anything.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks: Vec<u64> =
-        fields.split_whitespace().skip(13).take(2).filter_map(|it| it.parse().ok()).collect();
+        fields.split_whitespace().skip(13).take(2).filter_map(|field| field.parse().ok()).collect();
     Ok(Duration::from_millis(ticks.iter().sum::<u64>() * 1_000 / TICKS))
 }
 

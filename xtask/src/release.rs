@@ -236,7 +236,7 @@ mod tests {
     fn each_file_is_published_where_it_belongs() {
         let files = ["a.deb", "b.whl", "c.tgz"].map(PathBuf::from);
         let lines: Vec<String> =
-            commands(&files, Path::new("notes.md")).iter().map(|it| it.join(" ")).collect();
+            commands(&files, Path::new("notes.md")).iter().map(|words| words.join(" ")).collect();
         assert!(
             lines[0].starts_with("git tag --sign")
                 && lines[2].ends_with("notes.md a.deb b.whl c.tgz")

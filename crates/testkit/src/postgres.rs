@@ -230,7 +230,7 @@ impl PostgresServer {
     fn is_running(&self) -> bool {
         let mut command = self.command("pg_ctl");
         command.args(["status", "-s", "-D", &self.data()]).stdout(Stdio::null());
-        command.stderr(Stdio::null()).status().is_ok_and(|it| it.success())
+        command.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
     }
 
     fn make_folder(&self) {
@@ -297,11 +297,12 @@ impl PostgresServer {
 
 /// The folder of `initdb` and `pg_ctl`; `None`, which is said, when there is none.
 fn programs() -> Option<PathBuf> {
-    let debian = VERSIONS.rev().map(|it| PathBuf::from(format!("/usr/lib/postgresql/{it}/bin")));
+    let debian =
+        VERSIONS.rev().map(|version| PathBuf::from(format!("/usr/lib/postgresql/{version}/bin")));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = debian
         .chain(std::env::split_paths(&path))
-        .find(|it| it.join("initdb").is_file() && it.join("pg_ctl").is_file());
+        .find(|folder| folder.join("initdb").is_file() && folder.join("pg_ctl").is_file());
     if found.is_none() {
         left_out("PostgreSQL is not installed; run `cargo xtask test`");
     }

@@ -87,7 +87,7 @@ fn program(variable: &str, name: &str) -> Option<PathBuf> {
     let named = std::env::var_os(variable).map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).map(|folder| folder.join(name));
-    let found = named.or_else(|| places.find(|it| it.is_file()));
+    let found = named.or_else(|| places.find(|place| place.is_file()));
     if found.is_none() {
         left_out("Prometheus is not installed; run `cargo xtask test`");
     }

@@ -36,7 +36,7 @@ impl RedisServer {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut places =
             std::env::split_paths(&path).flat_map(|folder| PROGRAMS.map(|name| folder.join(name)));
-        let Some(program) = places.find(|it| it.is_file()) else {
+        let Some(program) = places.find(|place| place.is_file()) else {
             left_out("neither Valkey nor Redis is installed; run `cargo xtask test`");
             return None;
         };

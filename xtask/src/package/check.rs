@@ -239,11 +239,11 @@ fn bill(file: &Path) -> Result<()> {
     let bill: Bill = serde_json::from_slice(&fs::read(file)?).context("bill of materials")?;
     ensure!(bill.bom_format == "CycloneDX", "it is no CycloneDX, but {}", bill.bom_format);
     ensure!(bill.metadata.component.name == "toolcrib", "the program is missing");
-    let named = |name: &str| bill.components.iter().any(|it| it.name == name);
+    let named = |name: &str| bill.components.iter().any(|component| component.name == name);
     ensure!(named("tokio") && named("rustls") && !named("insta"), "unexpected components");
     let all = bill.components.iter().chain([&bill.metadata.component]);
-    let references: BTreeSet<&str> = all.map(|it| it.reference.as_str()).collect();
-    for name in bill.dependencies.iter().flat_map(|it| &it.depends_on) {
+    let references: BTreeSet<&str> = all.map(|component| component.reference.as_str()).collect();
+    for name in bill.dependencies.iter().flat_map(|dependency| &dependency.depends_on) {
         ensure!(references.contains(name.as_str()), "{name} is no component");
     }
     say(format_args!("  {} components in the bill of materials", bill.components.len()));
@@ -289,7 +289,7 @@ fn manual(page: &Path, text: &str) -> Result<()> {
             command.args(["--warnings", "--local-file"]);
             command
         }
-        (None, Some(groff)) if page.extension().is_some_and(|it| it == "1") => {
+        (None, Some(groff)) if page.extension().is_some_and(|extension| extension == "1") => {
             let mut command = Command::new(groff);
             command.args(["-man", "-Tutf8"]);
             command

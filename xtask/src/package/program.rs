@@ -102,7 +102,8 @@ impl Program {
         let mut files = vec![(self.loader.clone(), PathBuf::from(&self.loader))];
         for line in listed.lines() {
             let Some((name, rest)) = line.trim().split_once(" => ") else { continue };
-            let Some(path) = rest.split_whitespace().next().filter(|it| it.starts_with('/')) else {
+            let Some(path) = rest.split_whitespace().next().filter(|word| word.starts_with('/'))
+            else {
                 bail!("the library {name} is missing on this machine");
             };
             files.push((path.to_owned(), path.into()));
@@ -115,7 +116,7 @@ impl Program {
 fn version_of(name: &[u8]) -> (u32, u32) {
     let text = std::str::from_utf8(name).unwrap_or_default();
     let mut numbers = text.strip_prefix("GLIBC_").unwrap_or_default().split('.');
-    let mut number = || numbers.next().and_then(|it| it.parse().ok()).unwrap_or(0);
+    let mut number = || numbers.next().and_then(|part| part.parse().ok()).unwrap_or(0);
     (number(), number())
 }
 

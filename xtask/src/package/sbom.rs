@@ -101,8 +101,11 @@ impl Crates {
             serde_json::from_str(&text).context("output of `cargo metadata`")?;
         let lock = fs::read_to_string(paths::root().join("Cargo.lock"))?;
         let lock: Lock = toml::from_str(&lock).context("Cargo.lock")?;
-        let digests: BTreeMap<_, _> =
-            lock.package.into_iter().map(|it| ((it.name, it.version), it.checksum)).collect();
+        let digests: BTreeMap<_, _> = lock
+            .package
+            .into_iter()
+            .map(|package| ((package.name, package.version), package.checksum))
+            .collect();
         let mut needs: BTreeMap<String, BTreeSet<String>> = described
             .resolve
             .nodes
@@ -167,7 +170,7 @@ fn bom(parts: &Parts) -> Result<Bom> {
     let mut dependencies = Vec::new();
     let mut own = None;
     let known: BTreeMap<&str, String> =
-        parts.crates.0.iter().map(|(key, it)| (it.id.as_str(), reference(key))).collect();
+        parts.crates.0.iter().map(|(key, found)| (found.id.as_str(), reference(key))).collect();
     for (key, found) in &parts.crates.0 {
         let mut component = component(key, found)?;
         dependencies.push(Dependency {

@@ -323,8 +323,9 @@ impl ImportGraph {
             self.0.keys().map(|module| (module, self.reachable(module))).collect();
         let mut groups: BTreeMap<(usize, &Module), Vec<Module>> = BTreeMap::new();
         for (module, reached) in &reach {
-            let mutual =
-                |other: &&&Module| reach.get(**other).is_some_and(|it| it.contains(module));
+            let mutual = |other: &&&Module| {
+                reach.get(**other).is_some_and(|targets| targets.contains(module))
+            };
             let mut group: BTreeSet<&Module> = reached.iter().filter(mutual).copied().collect();
             group.insert(module);
             let first = group.first().copied().unwrap_or(module);

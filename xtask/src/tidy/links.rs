@@ -50,7 +50,8 @@ fn links(text: &str) -> Vec<(usize, &str)> {
                 _ => None,
             }) {
                 let targets = prose.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
-                let own = targets.map(|(target, _)| target).filter(|it| !it.contains("://"));
+                let own =
+                    targets.map(|(target, _)| target).filter(|target| !target.contains("://"));
                 found.extend(own.map(|target| (index + 1, target)));
             }
         }

@@ -101,7 +101,7 @@ mod tests {
             files.iter().map(|(path, text)| (format!("{PAGE}{path}"), *text)).collect();
         let files: Vec<(&str, &str)> =
             files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
-        layers(&Tree::of(&files)).unwrap().iter().map(|it| it.replace(PAGE, "")).collect()
+        layers(&Tree::of(&files)).unwrap().iter().map(|finding| finding.replace(PAGE, "")).collect()
     }
 
     #[test]

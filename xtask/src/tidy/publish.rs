@@ -76,11 +76,14 @@ pub(crate) fn ready(_: &Tree) -> Result<Vec<String>> {
 }
 
 fn mistakes(packages: &[Package]) -> Vec<String> {
-    let private: BTreeSet<&str> =
-        packages.iter().filter(|it| !it.is_published()).map(|it| it.name.as_str()).collect();
+    let private: BTreeSet<&str> = packages
+        .iter()
+        .filter(|package| !package.is_published())
+        .map(|package| package.name.as_str())
+        .collect();
     let published = packages.iter().filter(|package| package.is_published());
     let found = published.flat_map(|package| {
-        package.mistakes(&private).into_iter().map(|it| format!("{}: {it}", package.name))
+        package.mistakes(&private).into_iter().map(|mistake| format!("{}: {mistake}", package.name))
     });
     found.collect()
 }
@@ -128,7 +131,7 @@ impl Package {
         if !self.features.is_empty() && self.metadata.pointer("/docs/rs").is_none() {
             found.push("`[package.metadata.docs.rs]` does not say with which features".to_owned());
         }
-        for dependency in self.dependencies.iter().filter(|it| it.path.is_some()) {
+        for dependency in self.dependencies.iter().filter(|dependency| dependency.path.is_some()) {
             let Dependency { name, req, kind, .. } = dependency;
             let is_private = private.contains(name.as_str()) || *name == self.name;
             let is_test = kind.as_deref() == Some("dev");
@@ -149,7 +152,7 @@ impl Package {
 pub(crate) fn included(tree: &Tree) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     for file in tree.rust() {
-        let Some(name) = file.path.strip_prefix("crates/").and_then(|it| it.split('/').next())
+        let Some(name) = file.path.strip_prefix("crates/").and_then(|rest| rest.split('/').next())
         else {
             continue;
         };
@@ -164,7 +167,7 @@ pub(crate) fn included(tree: &Tree) -> Result<Vec<String>> {
             // The path may be on the next line.
             let rest = lines.get(number - 1..).into_iter().flatten().take(2);
             let path = rest.filter_map(|line| {
-                line.split_once("include_").map_or(Some(*line), |it| Some(it.1))
+                line.split_once("include_").map_or(Some(*line), |pair| Some(pair.1))
             });
             let path = path.filter_map(|text| text.split('"').nth(1)).next().unwrap_or_default();
             let depth = file.path.split('/').count() - 1;
@@ -221,7 +224,10 @@ mod tests {
             let kit = package(json!({ "name": "kit", "publish": [], "description": null }));
             let found = mistakes(&[package(change.clone()), kit]);
             assert_eq!(found.is_empty(), expected.is_none(), "{change}: {found:?}");
-            assert!(found.iter().all(|it| it.starts_with(expected.unwrap())), "{found:?}");
+            assert!(
+                found.iter().all(|mistake| mistake.starts_with(expected.unwrap())),
+                "{found:?}"
+            );
         }
     }
 

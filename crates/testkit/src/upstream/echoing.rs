@@ -67,7 +67,7 @@ impl EchoServer {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared::default());
-        shared.accepted.lock().extend(accepted.iter().map(|it| (*it).to_owned()));
+        shared.accepted.lock().extend(accepted.iter().map(|token| (*token).to_owned()));
         let router = Router::new()
             .route("/mcp", any(serve))
             .route("/token", post(token))
@@ -100,7 +100,7 @@ impl EchoServer {
 
     /// Accepts only `accepted` and tokens that are issued from now on.
     pub fn accept_only(&self, accepted: &[&str]) {
-        *self.shared.accepted.lock() = accepted.iter().map(|it| (*it).to_owned()).collect();
+        *self.shared.accepted.lock() = accepted.iter().map(|token| (*token).to_owned()).collect();
     }
 
     /// Returns all requests that arrived at `path`.
@@ -112,7 +112,7 @@ impl EchoServer {
     /// Returns the tool calls that arrived.
     pub fn calls(&self) -> Vec<EchoedRequest> {
         let mut arrived = self.arrived("/mcp");
-        arrived.retain(|it| it.body.contains("\"tools/call\""));
+        arrived.retain(|request| request.body.contains("\"tools/call\""));
         arrived
     }
 }
@@ -145,7 +145,7 @@ fn presented(arrived: &EchoedRequest) -> String {
         let plain = percent_encoding::percent_decode_str(query).decode_utf8_lossy().into_owned();
         credentials.push(plain.replace('+', " "));
     }
-    let basic = arrived.headers.get("authorization").and_then(|it| it.strip_prefix("Basic "));
+    let basic = arrived.headers.get("authorization").and_then(|value| value.strip_prefix("Basic "));
     if let Some(pair) = basic.and_then(|pair| STANDARD.decode(pair).ok()) {
         credentials.push(String::from_utf8_lossy(&pair).into_owned());
     }
@@ -209,7 +209,8 @@ async fn serve(
                 let log = json!({ "jsonrpc": "2.0", "method": "notifications/message",
                     "params": { "level": "error", "data": credentials } });
                 let last = result(json!({ "content": text }));
-                let events = [progress, log, last].map(|it| format!("data: {it}\n\n")).concat();
+                let events =
+                    [progress, log, last].map(|message| format!("data: {message}\n\n")).concat();
                 return answered("text/event-stream", events);
             }
             _ => {
@@ -241,10 +242,11 @@ async fn api(
         redirect.headers_mut().insert(header::LOCATION, to.parse().unwrap());
         return redirect;
     }
-    let status = match shared.accepted.lock().iter().any(|it| credentials.contains(it.as_str())) {
-        true => StatusCode::OK,
-        false => StatusCode::UNAUTHORIZED,
-    };
+    let status =
+        match shared.accepted.lock().iter().any(|token| credentials.contains(token.as_str())) {
+            true => StatusCode::OK,
+            false => StatusCode::UNAUTHORIZED,
+        };
     json_body(status, &json!({ "said": credentials }))
 }
 
