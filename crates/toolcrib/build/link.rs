@@ -80,7 +80,7 @@ fn homes(
     let mut later = BTreeSet::new();
     let mut waiting: Vec<String> = first.iter().cloned().collect();
     while let Some(path) = waiting.pop() {
-        for target in modules.get(&path).into_iter().flat_map(|it| &it.later) {
+        for target in modules.get(&path).into_iter().flat_map(|module| &module.later) {
             if !first.contains(target) && later.insert(target.clone()) {
                 waiting.extend(reached(modules, target)?);
             }
@@ -123,7 +123,7 @@ fn reached(modules: &BTreeMap<String, Module>, path: &str) -> Result<BTreeSet<St
         let module =
             modules.get(&path).ok_or_else(|| format!("{path}: there is no such module"))?;
         if found.insert(path) {
-            waiting.extend(module.imports.iter().map(|it| it.from.clone()));
+            waiting.extend(module.imports.iter().map(|import| import.from.clone()));
         }
     }
     Ok(found)
@@ -134,16 +134,16 @@ fn order(modules: &BTreeMap<String, Module>) -> Result<Vec<String>, String> {
     let mut done = Vec::new();
     let mut left: BTreeMap<&String, BTreeSet<&String>> = modules
         .iter()
-        .map(|(path, it)| (path, it.imports.iter().map(|import| &import.from).collect()))
+        .map(|(path, module)| (path, module.imports.iter().map(|import| &import.from).collect()))
         .collect();
     while !left.is_empty() {
         let ready: Vec<_> = left
             .iter()
-            .filter(|(_, imports)| !imports.iter().any(|it| left.contains_key(*it)))
+            .filter(|(_, imports)| !imports.iter().any(|import| left.contains_key(*import)))
             .map(|(path, _)| *path)
             .collect();
         if ready.is_empty() {
-            let names: Vec<_> = left.keys().map(|it| it.as_str()).collect();
+            let names: Vec<_> = left.keys().map(|path| path.as_str()).collect();
             return Err(format!("modules import each other, among: {}", names.join(", ")));
         }
         for path in ready {
@@ -223,7 +223,7 @@ fn names(module: &Module) -> String {
             import.names.iter().map(|(there, here)| renamed((there, here))).collect();
         format!("const {{ {} }} = {};\n", names.join(", "), variable(&import.from))
     };
-    module.imports.iter().filter(|it| !it.names.is_empty()).map(line).collect()
+    module.imports.iter().filter(|import| !import.names.is_empty()).map(line).collect()
 }
 
 fn renamed((key, value): (&String, &String)) -> String {
@@ -251,7 +251,7 @@ fn with_files(path: &str, body: &str, homes: &BTreeMap<String, String>) -> Strin
 
 /// Returns the variable that holds the exports of a module.
 fn variable(path: &str) -> String {
-    let plain = |it: char| if it.is_ascii_alphanumeric() { it } else { '_' };
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
     format!("${}", path.chars().map(plain).collect::<String>())
 }
 
@@ -316,9 +316,12 @@ impl Module {
             return Ok(());
         };
         let words = declaration.strip_prefix("async ").unwrap_or(declaration);
-        let known = ["function ", "const ", "class "].iter().find_map(|it| words.strip_prefix(it));
-        let end = |it: char| !(it.is_ascii_alphanumeric() || it == '_' || it == '$');
-        let name = known.and_then(|it| it.split(end).next()).filter(|it| !it.is_empty());
+        let known = ["function ", "const ", "class "]
+            .iter()
+            .find_map(|keyword| words.strip_prefix(keyword));
+        let end =
+            |letter: char| !(letter.is_ascii_alphanumeric() || letter == '_' || letter == '$');
+        let name = known.and_then(|rest| rest.split(end).next()).filter(|name| !name.is_empty());
         match name {
             Some(name) => {
                 self.exports.insert(name.to_owned(), name.to_owned());
@@ -347,8 +350,8 @@ fn import(path: &str, statement: &str) -> Result<Import, String> {
         Some((names, from)) => (names.strip_prefix("import ").ok_or_else(problem)?, from),
         None => ("{}", statement.strip_prefix("import ").ok_or_else(problem)?),
     };
-    let from = from.trim().strip_prefix('\'').and_then(|it| it.strip_suffix('\''));
-    let from = from.and_then(|it| resolved(path, it)).ok_or_else(problem)?;
+    let from = from.trim().strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
+    let from = from.and_then(|name| resolved(path, name)).ok_or_else(problem)?;
     let is_list = names.starts_with('{') && names.trim_end().ends_with('}');
     match is_list {
         true => Ok(Import { from, names: pairs(names) }),
@@ -358,11 +361,11 @@ fn import(path: &str, statement: &str) -> Result<Import, String> {
 
 /// Returns the names of a list `{ a, b as c }`, each with its other name or itself.
 fn pairs(list: &str) -> Vec<(String, String)> {
-    list.trim_matches(|it: char| "{};".contains(it) || it.is_whitespace())
+    list.trim_matches(|letter: char| "{};".contains(letter) || letter.is_whitespace())
         .split(',')
         .map(str::trim)
-        .filter(|it| !it.is_empty())
-        .map(|it| it.split_once(" as ").unwrap_or((it, it)))
+        .filter(|item| !item.is_empty())
+        .map(|item| item.split_once(" as ").unwrap_or((item, item)))
         .map(|(a, b)| (a.trim().to_owned(), b.trim().to_owned()))
         .collect()
 }

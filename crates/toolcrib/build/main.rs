@@ -62,8 +62,8 @@ fn texts(folder: &Path) -> Result<BTreeMap<String, String>, Error> {
             match entry.file_type()?.is_dir() {
                 true => waiting.push(path),
                 false => {
-                    let text =
-                        fs::read_to_string(entry.path()).map_err(|it| format!("{path}: {it}"))?;
+                    let text = fs::read_to_string(entry.path())
+                        .map_err(|error| format!("{path}: {error}"))?;
                     found.insert(path, text);
                 }
             }
@@ -74,8 +74,8 @@ fn texts(folder: &Path) -> Result<BTreeMap<String, String>, Error> {
 
 /// Returns the styles of all parts as one text.
 fn styles(texts: &BTreeMap<String, String>) -> String {
-    let others = texts.keys().map(String::as_str).filter(|it| it.ends_with(".css"));
-    let others = others.filter(|it| !FIRST_STYLES.contains(it));
+    let others = texts.keys().map(String::as_str).filter(|path| path.ends_with(".css"));
+    let others = others.filter(|path| !FIRST_STYLES.contains(path));
     let all = FIRST_STYLES.into_iter().chain(others);
     all.filter_map(|path| texts.get(path)).map(String::as_str).collect()
 }

@@ -60,10 +60,13 @@ fn known(description: &OpenApi) -> KnownParameters {
             [(Method::GET, &item.get), (Method::POST, &item.post), (Method::DELETE, &item.delete)];
         for (method, operation) in operations {
             let Some(operation) = operation else { continue };
-            let names = operation.parameters.iter().flatten().filter_map(|it| match it {
-                RefOr::T(it) if it.parameter_in == ParameterIn::Query => Some(it.name.clone()),
-                _ => None,
-            });
+            let names =
+                operation.parameters.iter().flatten().filter_map(|reference| match reference {
+                    RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query => {
+                        Some(parameter.name.clone())
+                    }
+                    _ => None,
+                });
             known.insert((method, path.clone()), names.collect());
         }
     }

@@ -44,11 +44,11 @@ fn routes(config: &Config) -> OpenApiRouter<AppState> {
     let resource = config.resource.as_ref();
     let mut routes = Router::new();
     // The usual path is served in addition to a configured one.
-    let own = resource.and_then(|it| own_path(&it.resource));
+    let own = resource.and_then(|protected| own_path(&protected.resource));
     for path in [Some(String::new()), Some(MCP.to_owned()), own].into_iter().flatten() {
         routes = routes.route(&format!("{WELL_KNOWN}{path}"), get(metadata));
     }
-    let own = resource.and_then(|it| own_path(&mcp_of(&it.resource)));
+    let own = resource.and_then(|protected| own_path(&mcp_of(&protected.resource)));
     for path in [Some(MCP.to_owned()), own].into_iter().flatten() {
         // `/mcp/` and `/mcp/NAME/` are the addresses without the slash, too.
         routes = routes
@@ -56,7 +56,8 @@ fn routes(config: &Config) -> OpenApiRouter<AppState> {
             .route(&format!("{WELL_KNOWN}{path}/{{toolset}}"), get(of_toolset))
             .route(&format!("{WELL_KNOWN}{path}/{{toolset}}/"), get(of_toolset));
     }
-    let described = resource.map(|it| Arc::new((it.clone(), document(it, &it.resource))));
+    let described = resource
+        .map(|protected| Arc::new((protected.clone(), document(protected, &protected.resource))));
     routes.layer(Extension(ResourceDocument(described))).into()
 }
 

@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn the_page_cannot_have_a_path_of_another_surface() {
         let config = Config::empty(Path::new(""));
-        let others = route_sets().filter(|it| it.tags != explorer::DIALECT.tags);
+        let others = route_sets().filter(|set| set.tags != explorer::DIALECT.tags);
         for mount in others.flat_map(|set| (set.mounts)(&config)) {
             let paths = match mount.paths {
                 Paths::Exactly(paths) => paths,

@@ -193,11 +193,12 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     found.truncate(limit);
     let now = context.gateway.clock().now();
     let approvals = match context.parameter("include")? {
-        None => found.iter().map(|it| described(&context, it, None, now)).collect(),
+        None => found.iter().map(|approval| described(&context, approval, None, now)).collect(),
         Some(Include(ListedInput::Arguments)) => {
             let found = context.gateway.approvals().details(&context.caller, found).await?;
-            let shown =
-                found.iter().map(|it| described(&context, &it.approval, it.input.as_deref(), now));
+            let shown = found
+                .iter()
+                .map(|detail| described(&context, &detail.approval, detail.input.as_deref(), now));
             shown.collect()
         }
     };
@@ -282,9 +283,9 @@ async fn outcome(context: &Context, approval: &Approval) -> Result<Option<Value>
     let search = context.gateway.audit().search().await;
     let tenant = Some(&approval.tenant);
     let found = search.find(tenant, &filter, Page::Newest(None), 1).await?;
-    Ok(found.events.into_iter().next_back().map(|it| {
-        let mut outcome = json!({ "status": it.status, "runId": it.logged.event.run_id });
-        if let (Some(time), Some(members)) = (it.run_time, outcome.as_object_mut()) {
+    Ok(found.events.into_iter().next_back().map(|last| {
+        let mut outcome = json!({ "status": last.status, "runId": last.logged.event.run_id });
+        if let (Some(time), Some(members)) = (last.run_time, outcome.as_object_mut()) {
             members.insert("durationMs".to_owned(), time.into());
         }
         outcome

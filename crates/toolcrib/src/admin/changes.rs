@@ -96,7 +96,7 @@ impl Watch {
             tokio::select! {
                 () = self.gateway.until_closed() => return None,
                 found = self.approvals.next() => {
-                    let approval = |it: serde_json::Value| named("approval", &it);
+                    let approval = |value: serde_json::Value| named("approval", &value);
                     self.ready = found?.into_iter().rev().map(approval).collect();
                 }
                 changed = self.lists.changed() => {

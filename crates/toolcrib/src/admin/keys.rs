@@ -156,7 +156,8 @@ pub(super) async fn rotate(
         true => Rotation::default(),
         false => body::read(&bytes)?,
     };
-    let overlap = rotation.overlap_seconds.map_or(OVERLAP, |it| Duration::from_secs(it.0));
+    let overlap =
+        rotation.overlap_seconds.map_or(OVERLAP, |seconds| Duration::from_secs(seconds.0));
     let rotated = context.gateway.rotate_key(&context.caller, &id, overlap).await;
     let (key, until) = rotated.map_err(|error| refused(&context, &error))?;
     Ok(created(&key, Some(manage::moment(until))))

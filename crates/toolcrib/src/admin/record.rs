@@ -125,8 +125,9 @@ async fn read_forwarders(
             name,
         }
     };
-    let forwards = config.record.forwards.iter().map(|it| forwarder(it.name.clone(), "forward"));
-    let anchors =
-        (1..=config.record.anchors.len()).map(|it| forwarder(format!("anchor-{it}"), "anchor"));
+    let forwards =
+        config.record.forwards.iter().map(|forward| forwarder(forward.name.clone(), "forward"));
+    let anchors = (1..=config.record.anchors.len())
+        .map(|number| forwarder(format!("anchor-{number}"), "anchor"));
     Ok(Forwarders { last_position, forwarders: forwards.chain(anchors).collect() })
 }

@@ -209,7 +209,9 @@ impl From<VisibleItem> for SavedInfo {
         let (query, arguments) = match item.kind {
             SavedKind::View => (item.content, None),
             // Numbers keep their text.
-            SavedKind::Call => (None, item.content.and_then(|it| parse_strict(it.as_bytes()).ok())),
+            SavedKind::Call => {
+                (None, item.content.and_then(|text| parse_strict(text.as_bytes()).ok()))
+            }
         };
         Self {
             id: item.id.to_string(),

@@ -55,7 +55,10 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     let current = context.caller.session.as_ref();
     let sessions = sessions
         .iter()
-        .map(|it| SessionInfo { current: current == Some(&it.id), ..SessionInfo::from(it) })
+        .map(|session| SessionInfo {
+            current: current == Some(&session.id),
+            ..SessionInfo::from(session)
+        })
         .collect();
     Ok(respond::json(StatusCode::OK, &Sessions { sessions }))
 }

@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn the_first_screen_is_small() {
         let size = |name: &str| {
-            FILES.iter().find(|it| it.name == name).map_or(0, |it| it.bytes.brotli.len())
+            FILES.iter().find(|file| file.name == name).map_or(0, |file| file.bytes.brotli.len())
         };
         let first: usize = ["app.js", "style.css", "favicon.svg"].map(size).iter().sum();
         assert!(first > 20_000 && first < 60_000, "{first} bytes");

@@ -233,7 +233,7 @@ impl<'a> Summary<'a> {
             name: tool.name(),
             title: None,
             description: tool.description(),
-            annotations: annotations.and_then(|it| serde_json::to_value(it).ok()),
+            annotations: annotations.and_then(|declared| serde_json::to_value(declared).ok()),
             meta: None,
         }
     }
@@ -255,7 +255,7 @@ impl<'a> Summary<'a> {
                 approval: tool.approval.unwrap_or(Approval::Never),
                 scopes: scopes.unwrap_or_default(),
                 egress: tool.egress,
-                credential: tool.auth.as_ref().and_then(|it| it.credential_ref),
+                credential: tool.auth.as_ref().and_then(|auth| auth.credential_ref),
             }),
         }
     }
@@ -284,7 +284,7 @@ impl<'a> Detail<'a> {
             schema => schema,
         };
         // As for a gateway's tools, a schema is an object.
-        let output_schema = tool.output_schema().and_then(|it| Schema::try_from(&it).ok());
+        let output_schema = tool.output_schema().and_then(|schema| Schema::try_from(&schema).ok());
         Self {
             summary: Summary::of_tool(tool),
             input_schema,

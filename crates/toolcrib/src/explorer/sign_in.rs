@@ -161,9 +161,13 @@ pub(super) fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     responses((status = 200, description = "The issuers", body = SignInIssuers))
 )]
 async fn issuers(State(sign_in): State<Arc<SignIn>>) -> Response {
-    let gateway = sign_in.gateway.as_ref();
-    let issuers = gateway.map(|it| it.authenticator().sign_in_issuers()).unwrap_or_default();
-    let named = |it: sign_ins::SignInIssuer| SignInIssuer { issuer: it.issuer, name: it.name };
+    let issuers = sign_in
+        .gateway
+        .as_ref()
+        .map(|gateway| gateway.authenticator().sign_in_issuers())
+        .unwrap_or_default();
+    let named =
+        |issuer: sign_ins::SignInIssuer| SignInIssuer { issuer: issuer.issuer, name: issuer.name };
     let issuers = issuers.into_iter().map(named).collect();
     unstored(respond::json(StatusCode::OK, &SignInIssuers { issuers }))
 }

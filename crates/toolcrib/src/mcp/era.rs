@@ -197,7 +197,9 @@ mod tests {
             ("initialize", Value::Null, lenient(None), same(Legacy)),
         ] {
             let got = detect(&request(method, meta.clone()), header);
-            let got = got.map(|it| (it.era, it.is_mixed)).map_err(|rejected| rejected.error.code);
+            let got = got
+                .map(|detected| (detected.era, detected.is_mixed))
+                .map_err(|rejected| rejected.error.code);
             assert_eq!(got, expected, "{method} {meta} {header:?}");
         }
     }

@@ -79,7 +79,8 @@ fn inlined(entry: &Entry) -> Entry {
     let mut entry = entry.clone();
     let marks = |schema: &SchemaObject| param_headers::read(schema).ok();
     for schema in [&mut entry.tool.input_schema, &mut entry.tool.output_schema] {
-        let Some(declared) = schema.as_ref().filter(|it| it.as_str().contains("$ref")) else {
+        let Some(declared) = schema.as_ref().filter(|object| object.as_str().contains("$ref"))
+        else {
             continue;
         };
         let declared = declared.to_object();

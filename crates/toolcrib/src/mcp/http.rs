@@ -196,7 +196,7 @@ async fn answer(
         }
     }
     let readable = headers::readable(headers);
-    let readable = readable.filter(|it| !strict || *it == AcceptedTypes::JsonAndEvents);
+    let readable = readable.filter(|types| !strict || *types == AcceptedTypes::JsonAndEvents);
     let Some(readable) = readable else {
         let problem = match strict {
             true => "Accept must list application/json and text/event-stream",

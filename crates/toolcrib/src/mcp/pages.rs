@@ -35,7 +35,7 @@ pub(super) fn page(
     let pages = pages(client, era);
     let position = match params.get("cursor") {
         None | Some(Value::Null) => Some(0),
-        Some(cursor) => cursor.as_str().and_then(|it| cursor::position(it, &pages.digest)),
+        Some(cursor) => cursor.as_str().and_then(|text| cursor::position(text, &pages.digest)),
     };
     // All invalid cursors get the same error, also the empty one, which is never issued.
     let page = position.and_then(|position| pages.at(position));

@@ -81,7 +81,8 @@ impl Id {
     /// Parses `value` as an id, if it is a legal one.
     pub(super) fn of(value: &Value) -> Option<Self> {
         // JSON-RPC 2.0 §4: no fraction.
-        let is_legal = !matches!(value, Value::Number(it) if it.as_str().contains(['.', 'e', 'E']));
+        let is_legal =
+            !matches!(value, Value::Number(number) if number.as_str().contains(['.', 'e', 'E']));
         Self::echoed(value).filter(|_| is_legal)
     }
 

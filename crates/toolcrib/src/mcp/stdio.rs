@@ -255,7 +255,10 @@ impl Peer {
             session: self.session.as_ref().map(|opened| &opened.session),
             notifies_changes: true,
             reads_structured: era == Era::Modern
-                || self.session.as_ref().is_some_and(|it| it.session.handshake.reads_structured()),
+                || self
+                    .session
+                    .as_ref()
+                    .is_some_and(|opened| opened.session.handshake.reads_structured()),
         };
         let task = context.client.host.gateway.tracer().request(None, None);
         let started = task.run(|| {

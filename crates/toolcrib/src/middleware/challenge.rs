@@ -53,7 +53,10 @@ impl Challenge {
             AuthError::Invalid | AuthError::Ambiguous => "error=\"invalid_token\", ",
             AuthError::Missing | AuthError::Unavailable => "",
         };
-        let value = self.resource.as_ref().and_then(|it| it.challenge(error, &it.scopes, toolset));
+        let value = self
+            .resource
+            .as_ref()
+            .and_then(|resource| resource.challenge(error, &resource.scopes, toolset));
         value.unwrap_or(HeaderValue::from_static("Bearer"))
     }
 
@@ -67,7 +70,8 @@ impl Challenge {
         let scopes: Vec<String> = missing.0.iter().map(ToString::to_string).collect();
         let scopes = format!("scope=\"{}\", ", scopes.join(" "));
         let error = "error=\"insufficient_scope\", ";
-        let value = self.resource.as_ref().and_then(|it| it.challenge(error, &scopes, toolset));
+        let value =
+            self.resource.as_ref().and_then(|resource| resource.challenge(error, &scopes, toolset));
         if let Some(value) = value {
             *to.status_mut() = StatusCode::FORBIDDEN;
             to.headers_mut().insert(header::WWW_AUTHENTICATE, value);

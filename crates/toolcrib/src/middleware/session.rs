@@ -117,7 +117,7 @@ impl Site {
     fn cookies_in<'h>(&self, headers: &'h HeaderMap) -> Vec<&'h str> {
         let texts = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let pairs =
-            texts.flat_map(|text| text.split(';')).filter_map(|it| it.trim().split_once('='));
+            texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
         let values = pairs.filter(|(name, _)| *name == self.cookie).map(|(_, value)| value);
         values.take(MAX_COOKIES).collect()
     }
@@ -214,7 +214,7 @@ mod tests {
         let server = Config::empty(Path::new("/")).server;
         let of = |host, origin| {
             let sent = headers(&[("host", host), ("origin", origin)]);
-            Site::of_page(&server, &Uri::from_static("/v1/sessions"), &sent).map(|it| it.cookie)
+            Site::of_page(&server, &Uri::from_static("/v1/sessions"), &sent).map(|site| site.cookie)
         };
         let is = |text: &str| Some(text.to_owned());
         assert_eq!(of("127.0.0.1:8808", "http://127.0.0.1:8808"), is("toolcrib-session-8808"));

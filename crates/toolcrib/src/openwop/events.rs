@@ -235,7 +235,7 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
             let filter = filter.unwrap_or_default();
             let search = context.gateway.audit().search().await;
             let found = search.find(Some(&tenant), &filter, page, limit).await?;
-            let last = found.events.iter().map(|it| it.logged.position).max().unwrap_or(0);
+            let last = found.events.iter().map(|event| event.logged.position).max().unwrap_or(0);
             let events = found.events.into_iter().map(|found| {
                 let FoundEvent { logged, principal, tool, status, .. } = found;
                 entry(logged, Some(EventFacts { principal, tool, status }))
@@ -295,7 +295,8 @@ pub(super) async fn summary(context: Context) -> Result<Response, Failure> {
 pub(super) async fn export(context: Context) -> Result<Response, Failure> {
     context.require(AuditRead)?;
     let filter = filter(&context)?.unwrap_or_default();
-    let format = context.parameter("format")?.map_or(FileFormat::Jsonl, |it: ExportFormat| it.0);
+    let format =
+        context.parameter("format")?.map_or(FileFormat::Jsonl, |value: ExportFormat| value.0);
     let name = format!(
         "record-{}.{}",
         context.gateway.now().format("%Y-%m-%d"),
@@ -355,7 +356,7 @@ impl Export {
                     csv::write(&found.events, &mut lines);
                 }
                 Some(format) => {
-                    let stored = found.events.iter().map(|it| it.logged.stored());
+                    let stored = found.events.iter().map(|event| event.logged.stored());
                     let stored: Vec<StoredEvent> =
                         stored.collect::<Result<_, _>>().map_err(|_| ExportError)?;
                     export::write(format, &stored, &mut lines);
@@ -381,12 +382,16 @@ fn filter(context: &Context) -> Result<Option<EventFilter>, Failure> {
     let mut is_search = false;
     if let Some(text) = context.text("query") {
         is_search = true;
-        filter.add_query(&text, now).map_err(|it| Failure::parameter("query", &it.to_string()))?;
+        filter
+            .add_query(&text, now)
+            .map_err(|error| Failure::parameter("query", &error.to_string()))?;
     }
     for name in CONDITIONS {
         let Some(value) = context.text(name) else { continue };
         is_search = true;
-        filter.set(name, &value, now).map_err(|it| Failure::parameter(name, &it.to_string()))?;
+        filter
+            .set(name, &value, now)
+            .map_err(|error| Failure::parameter(name, &error.to_string()))?;
     }
     Ok(is_search.then_some(filter))
 }
@@ -406,7 +411,7 @@ impl From<Summary> for EventSummary {
         let groups = |groups: Vec<Group>| {
             groups
                 .into_iter()
-                .map(|it| CallGroup { name: it.name, totals: it.totals.into() })
+                .map(|group| CallGroup { name: group.name, totals: group.totals.into() })
                 .collect()
         };
         let buckets = summary.buckets.into_iter();
@@ -417,7 +422,7 @@ impl From<Summary> for EventSummary {
             events: summary.events,
             totals: summary.totals.into(),
             buckets: buckets
-                .map(|it| TimeBucket { from: time(it.from), totals: it.totals.into() })
+                .map(|bucket| TimeBucket { from: time(bucket.from), totals: bucket.totals.into() })
                 .collect(),
             tools: groups(summary.tools),
             principals: groups(summary.principals),

@@ -110,12 +110,13 @@ fn payload(tenant: &TenantId, body: &EventBody) -> Value {
         }
         EventBody::ApprovalGranted(granted) => {
             let decision = Decision { gate: &granted.gate_id, by: &granted.principal };
-            let progress = granted.quorum_progress.map(|it| ("x-quorum-progress", json!(it)));
+            let progress =
+                granted.quorum_progress.map(|quorum| ("x-quorum-progress", json!(quorum)));
             decision.payload(tenant, "granted", progress)
         }
         EventBody::ApprovalRejected(rejected) => {
             let decision = Decision { gate: &rejected.gate_id, by: &rejected.principal };
-            let reason = rejected.reason.as_ref().map(|it| ("reason", json!(it)));
+            let reason = rejected.reason.as_ref().map(|text| ("reason", json!(text)));
             decision.payload(tenant, "rejected", reason)
         }
         EventBody::ApprovalOverridden(overridden) => {

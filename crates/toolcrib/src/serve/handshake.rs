@@ -170,7 +170,7 @@ mod tests {
             let failures: Arc<[AtomicUsize; HandshakeFailure::ALL.len()]> = Arc::default();
             let counted = Arc::clone(&failures);
             let tls = Tls::new(identity, move |failure| {
-                let at = HandshakeFailure::ALL.iter().position(|it| *it == failure).unwrap();
+                let at = HandshakeFailure::ALL.iter().position(|known| *known == failure).unwrap();
                 counted[at].fetch_add(1, Ordering::Relaxed);
             });
             let handshakes = Arc::new(Handshakes::new(tls, limits));
@@ -192,7 +192,7 @@ mod tests {
 
         /// Waits until so many handshakes have failed like this.
         async fn until_failed(&self, failure: HandshakeFailure, times: usize) {
-            let at = HandshakeFailure::ALL.iter().position(|it| *it == failure).unwrap();
+            let at = HandshakeFailure::ALL.iter().position(|known| *known == failure).unwrap();
             let counted = async {
                 while self.failures[at].load(Ordering::Relaxed) < times {
                     tokio::time::sleep(Duration::from_millis(10)).await;

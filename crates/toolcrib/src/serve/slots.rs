@@ -183,10 +183,12 @@ impl SlotTable {
     }
 
     fn evict_idle_caller(&mut self, except: Option<u64>, now: Instant) {
-        let candidates =
-            self.connections.iter().filter(|(number, it)| Some(**number) != except && !it.evicted);
+        let candidates = self
+            .connections
+            .iter()
+            .filter(|(number, holder)| Some(**number) != except && !holder.evicted);
         let ranked =
-            candidates.filter_map(|(number, it)| Some((it.connection.rank(now)?, *number)));
+            candidates.filter_map(|(number, holder)| Some((holder.connection.rank(now)?, *number)));
         let idle = ranked.filter(|((rank, _), _)| *rank == Rank::Caller).min();
         if let Some((_, number)) = idle {
             self.evict(number);
@@ -241,7 +243,7 @@ mod tests {
     }
 
     fn evicted(places: &[Slot]) -> usize {
-        places.iter().filter(|it| it.connection.is_evicted()).count()
+        places.iter().filter(|slot| slot.connection.is_evicted()).count()
     }
 
     // I-27

@@ -80,7 +80,7 @@ impl HandshakeFailure {
 
     /// Classifies an error of a handshake.
     pub(crate) fn of(error: &io::Error) -> Self {
-        let cause = error.get_ref().and_then(|it| it.downcast_ref::<Error>());
+        let cause = error.get_ref().and_then(|source| source.downcast_ref::<Error>());
         match cause {
             None => Self::Closed,
             Some(Error::NoCertificatesPresented | Error::InvalidCertificate(_)) => {
@@ -120,7 +120,7 @@ impl FailureLog {
     /// for another line.
     fn turn(&self, failure: HandshakeFailure, now: Instant) -> Option<u64> {
         let mut kinds = self.kinds.lock();
-        let at = HandshakeFailure::ALL.iter().position(|it| *it == failure)?;
+        let at = HandshakeFailure::ALL.iter().position(|known| *known == failure)?;
         let kind = kinds.get_mut(at)?;
         match kind.logged {
             Some(logged) if now.saturating_duration_since(logged) < PAUSE => {

@@ -392,5 +392,5 @@ where
         Value::Array(items) if items.len() <= MAX_GRANTS => items,
         _ => return Err(D::Error::custom(T::rule())),
     };
-    items.into_iter().map(|it| T::deserialize(it).map_err(D::Error::custom)).collect()
+    items.into_iter().map(|item| T::deserialize(item).map_err(D::Error::custom)).collect()
 }

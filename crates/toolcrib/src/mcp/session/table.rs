@@ -98,7 +98,7 @@ impl Sessions {
             return Ok((hold.session().within == *within).then_some(hold));
         }
         let issued = self.gateway.client_sessions().open(principal, within, id).await?;
-        let handshake = issued.as_ref().and_then(|it| Handshake::of_content(&it.content));
+        let handshake = issued.as_ref().and_then(|stored| Handshake::of_content(&stored.content));
         let Some(handshake) = handshake else { return Ok(None) };
         let session = Session::new(issued, self.gateway.clone(), within.clone(), handshake);
         // The client may have missed changes.
@@ -251,8 +251,9 @@ impl Table {
     /// Finds the owner and the id of the session whose id has the hash `session`. Looks at every
     /// session, but is called rarely.
     fn find(&self, session: &Digest) -> Option<(PrincipalKey, Box<str>)> {
-        let found =
-            self.all().find(|(_, it)| it.shared.is_some_and(|shared| shared.id == *session));
+        let found = self
+            .all()
+            .find(|(_, candidate)| candidate.shared.is_some_and(|shared| shared.id == *session));
         found.map(|(owner, session)| (owner.clone(), session.id.clone()))
     }
 
