@@ -240,7 +240,6 @@ async fn measure_catalog(options: &CatalogOptions) -> Result<()> {
 // === impl Subject ===
 
 impl Subject {
-    /// Starts `program` with `sources`.
     async fn start(program: &Path, sources: &str) -> Result<Self> {
         // It runs in another directory.
         let program = &program.canonicalize().context("cannot find the program")?;

@@ -11,7 +11,6 @@ use tokio::net::TcpStream;
 
 const MAX_ANSWER: usize = 16 << 20;
 
-/// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,
@@ -157,7 +156,6 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// The position of `needle`.
 pub(crate) fn find(text: &[u8], needle: &[u8]) -> Option<usize> {
     text.windows(needle.len()).position(|window| window == needle)
 }

@@ -18,7 +18,6 @@ use crate::{paths, shell};
 
 /// The target that runs the code.
 const TARGET: &str = "wasm32-unknown-unknown";
-/// The packs.
 const PACKS: &[&str] = &["everyday"];
 
 /// Builds outdated code.

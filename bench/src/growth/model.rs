@@ -26,7 +26,7 @@ pub(super) const LOCK_LIMIT: Duration = Duration::from_secs(5);
 /// Default `checkpoint_every` and `checkpoint_interval`.
 const SIGNED_EVENTS: f64 = 1_000.0;
 const SIGNED_SECONDS: f64 = 60.0;
-/// Statements of one signature.
+/// Statements that a server runs to sign once.
 const SIGNATURE_STATEMENTS: f64 = 8.0;
 /// Events in one delivery of a forwarder, and its statements.
 const PAGE: f64 = 500.0;

@@ -72,7 +72,7 @@ impl Fault {
     }
 }
 
-/// The caller of the faults.
+/// Sends the faulty requests while the regular calls run.
 pub(crate) struct FaultyCaller {
     pub(crate) address: SocketAddr,
     /// A key of another tenant than that of the regular calls.

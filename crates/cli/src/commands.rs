@@ -40,7 +40,6 @@ use crate::{
     printer::Printer,
 };
 
-/// Runs the command of `args`.
 pub(crate) async fn run(args: Args, printer: Printer) -> anyhow::Result<Exit> {
     let Args { global, command } = args;
     let level = match command {

@@ -148,9 +148,9 @@ pub(crate) fn file(global: &GlobalOptions) -> Option<PathBuf> {
 /// How to read a pipe without data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pipe {
-    /// Wait for its writer.
+    /// Waits for its writer.
     Wait,
-    /// Fail.
+    /// Fails, so that the server does not block.
     Refuse,
 }
 

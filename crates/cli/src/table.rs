@@ -40,7 +40,6 @@ pub(crate) enum Kind {
     Wide,
 }
 
-/// The layout of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
     /// Width in characters; `None` for unlimited.

@@ -22,14 +22,11 @@ pub struct Authority {
 /// A certificate and its private key, as PEM.
 #[derive(Clone)]
 pub struct Certificate {
-    /// The certificate.
     pub cert: String,
-    /// The private key.
     pub key: String,
 }
 
 impl Authority {
-    /// Creates an authority called `name`.
     pub fn new(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
@@ -40,7 +37,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// Returns the certificate of the authority.
+    /// Returns the certificate that its clients trust.
     pub fn pem(&self) -> &str {
         &self.pem
     }

@@ -78,7 +78,6 @@ pub struct TestGateway {
     pub gateway: Gateway,
     /// The store, as the gateway uses it.
     pub store: SqliteStore,
-    /// The parsed configuration.
     pub config: Config,
     sources: Sources,
     /// Secrets of the configuration by the name of their variable.
@@ -330,7 +329,6 @@ impl TestGateway {
         self.gateway.apply(config).await.unwrap();
     }
 
-    /// Returns the id of the key of `actor`.
     pub fn key_id(&self, actor: &Actor) -> KeyId {
         let principal = self.gateway.authenticator().authenticate(actor.key().unwrap()).unwrap();
         match &principal.auth {

@@ -57,7 +57,6 @@ impl PrometheusServer {
         panic!("Prometheus does not start");
     }
 
-    /// Returns its URL.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }

@@ -95,7 +95,6 @@ impl RedisServer {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Returns its URL.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }

@@ -255,7 +255,6 @@ fn variable(path: &str) -> String {
     format!("${}", path.chars().map(plain).collect::<String>())
 }
 
-/// Reads a module.
 fn read(path: &str, text: &str) -> Result<Module, String> {
     let mut module = Module::default();
     let mut rest = text;

@@ -8,7 +8,6 @@ use serde_json::Value;
 use serde_path_to_error::Segment;
 use toolcrib_core::json::parse_strict;
 
-/// An invalid body.
 #[derive(Debug, PartialEq)]
 pub(crate) struct InvalidBody {
     /// The invalid member; empty for the body as a whole.

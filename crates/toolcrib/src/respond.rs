@@ -32,7 +32,6 @@ pub(crate) const RUN_ID: HeaderName = HeaderName::from_static("toolcrib-run-id")
 /// recognizes a dead connection by longer silence.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
-/// Returns a response with `body` as JSON.
 pub(crate) fn json(status: StatusCode, body: &(impl Serialize + ?Sized)) -> Response {
     match serde_json::to_vec(body) {
         Ok(bytes) => json_bytes(status, bytes),

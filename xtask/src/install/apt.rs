@@ -11,7 +11,7 @@ use crate::shell;
 
 const CHROMIUMS: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
 
-/// Installs packages.
+/// Installs packages of Debian; needs `apt-get` and root.
 pub(crate) fn install(packages: &[&str]) -> Result<()> {
     permitted()?;
     if shell::find("apt-get").is_none() || shell::first_line("id", &["-u"]).as_deref() != Some("0")

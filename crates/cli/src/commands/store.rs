@@ -166,7 +166,7 @@ async fn examine(storage: &dyn Storage) -> anyhow::Result<(Vec<String>, u64, usi
     Ok((damage, events, servers))
 }
 
-/// The store of `config` for people.
+/// The path or URL of the store, as messages show it.
 fn name(config: &Config) -> String {
     match &config.store.engine {
         Engine::Sqlite => format!("sqlite:{}", config.store.path.display()),

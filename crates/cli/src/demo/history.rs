@@ -45,7 +45,7 @@ const CALLERS: [(&str, &[&str]); 5] = [
     ("nightly", &["demo:read", "demo:write"]),
 ];
 
-/// The approver.
+/// The name and the scopes of the approver.
 const APPROVER: (&str, &[&str]) = ("eve", &["approvals:respond"]);
 
 /// The tools in the order of their calls; popular ones occur several times.

@@ -15,14 +15,10 @@ pub struct Actor {
     headers: HeaderMap,
 }
 
-/// A response.
 #[derive(Debug, Clone)]
 pub struct Reply {
-    /// Status code.
     pub status: u16,
-    /// Headers.
     pub headers: HeaderMap,
-    /// Body.
     pub body: Bytes,
 }
 
@@ -33,7 +29,6 @@ impl Actor {
         Self { client, url, key, headers: HeaderMap::new() }
     }
 
-    /// Returns the key, if any.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
@@ -111,13 +106,13 @@ impl Actor {
 // === impl Reply ===
 
 impl Reply {
-    /// Returns the body as JSON.
+    /// Returns the body as JSON; panics if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|error| panic!("{error}: status {} {:?}", self.status, self.text()))
     }
 
-    /// Returns the body as text.
+    /// Returns the body; replaces invalid UTF-8.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }

@@ -21,7 +21,6 @@ impl Default for ManualClock {
 }
 
 impl ManualClock {
-    /// Advances the clock by `time`.
     pub fn advance(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap();
         self.passed.fetch_add(nanos, Ordering::SeqCst);

@@ -11,9 +11,7 @@ use super::PATIENCE;
 
 /// A response that is still being received.
 pub struct Events {
-    /// Status code.
     pub status: u16,
-    /// Headers.
     pub headers: HeaderMap,
     response: Response,
     read: Vec<u8>,

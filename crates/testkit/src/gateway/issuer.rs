@@ -220,7 +220,7 @@ impl TestKey {
         Self { kid: kid.to_owned(), pair: Arc::new(pair) }
     }
 
-    /// Returns the signature algorithm.
+    /// Returns the `alg` of its tokens.
     pub fn algorithm(&self) -> &'static str {
         match *self.pair {
             Pair::Ec(_) => "ES256",

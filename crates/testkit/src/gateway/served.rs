@@ -15,7 +15,7 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// Serves `router`.
+    /// Serves `router` at a free port of the loopback address.
     pub async fn start(router: Router) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

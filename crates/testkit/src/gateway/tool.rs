@@ -32,7 +32,6 @@ pub struct TestTool {
 }
 
 impl TestTool {
-    /// Creates a tool called `name`.
     pub fn new(name: &str) -> Self {
         let described = DiscoveredOffer { name: name.to_owned(), ..DiscoveredOffer::default() };
         let tool = Self {
@@ -53,7 +52,6 @@ impl TestTool {
         self
     }
 
-    /// Sets the description.
     #[must_use]
     pub fn description(mut self, text: &str) -> Self {
         self.described.description = Some(text.to_owned());

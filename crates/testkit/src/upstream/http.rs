@@ -39,7 +39,7 @@ pub enum Answers {
     Splinters,
 }
 
-/// A received request.
+/// A request as it arrived.
 #[derive(Debug, Clone)]
 pub struct ReceivedRequest {
     /// `POST`, `GET`, `DELETE`, or `CLOSED` when the client closed a stream before its end.

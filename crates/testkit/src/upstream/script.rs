@@ -52,7 +52,6 @@ pub enum Step {
     Raw(Vec<u8>),
     /// Send this many bytes in one message that answers the request.
     Big(Value, usize),
-    /// Wait.
     Wait(Duration),
     /// Write a line to stderr.
     Complain(String),

@@ -78,15 +78,14 @@ pub(super) struct RunningCall {
 
 /// The response of a call.
 pub(super) struct CallAnswer {
-    /// The message.
+    /// A JSON-RPC response.
     pub(super) bytes: Bytes,
     /// The run with its events, unless the caller must not learn whether it exists.
     pub(super) run_id: Option<RunId>,
-    /// The HTTP status.
     pub(super) status: StatusCode,
-    /// When to retry.
+    /// The value of `Retry-After`.
     pub(super) retry_after: Option<Duration>,
-    /// The scopes that the caller lacks for the call.
+    /// The scopes that the tool requires, if the call was denied because the caller lacks one.
     pub(super) lacks: Option<Vec<Scope>>,
 }
 

@@ -100,7 +100,6 @@ impl Id {
     }
 }
 
-/// Parses one message.
 pub(super) fn parse(bytes: &[u8]) -> Result<Message, InvalidMessage> {
     let value = json::parse_strict(bytes).map_err(|error| {
         let mut scan = IdScan::default();

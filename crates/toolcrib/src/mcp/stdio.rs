@@ -113,7 +113,6 @@ struct Peer {
     stop: CancellationToken,
 }
 
-/// A running request.
 struct RunningRequest {
     handle: AbortHandle,
     _held: Reservation,

@@ -42,7 +42,6 @@ pub(crate) struct Memory {
     unproven: ByteBudget,
 }
 
-/// The sender of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BodySender {
     /// A caller with a valid credential.

@@ -11,7 +11,6 @@ use super::Refusal;
 pub(crate) struct Mount {
     /// The surface that its requests count for.
     pub(crate) surface: Surface,
-    /// Its paths.
     pub(crate) paths: Paths,
     /// Whether a request for one of its paths belongs to it; all do, except where two dialects share
     /// a path.
@@ -25,7 +24,6 @@ pub(crate) struct Mount {
     pub(crate) headers: fn(&mut HeaderMap),
     /// The resource that the record names for a refusal without credentials.
     pub(crate) template: String,
-    /// The access rule.
     pub(crate) access: Access,
     /// Which `Host` and `Origin` values are accepted.
     pub(crate) hosts: Hosts,
@@ -71,7 +69,6 @@ pub(crate) struct Credentials {
 pub(crate) enum SessionPolicy {
     /// Sessions are accepted, because the page sends requests to the mount.
     Accepted,
-    /// Sessions are ignored.
     Ignored,
 }
 
@@ -138,7 +135,6 @@ impl Mount {
 }
 
 impl Paths {
-    /// Creates a set of exactly `paths`.
     pub(crate) fn exactly<const N: usize>(paths: [&str; N]) -> Self {
         Self::Exactly(paths.map(str::to_owned).into())
     }

@@ -15,7 +15,6 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use super::{connection::Shutdown, slots::Slots};
 use crate::tls::{HandshakeFailure, Tls};
 
-/// The limits of handshakes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HandshakeLimits {
     /// Time for one handshake.

@@ -38,7 +38,7 @@ pub(super) struct Notification {
     pub(super) body: Vec<u8>,
 }
 
-/// An invalid line.
+/// The response to a line that is not a message.
 pub(super) struct InvalidLine {
     /// The id, as JSON text.
     pub(super) id: Option<Box<str>>,
@@ -46,7 +46,6 @@ pub(super) struct InvalidLine {
 }
 
 impl Message {
-    /// Reads one line.
     pub(super) fn read(line: &[u8]) -> Result<Self, InvalidLine> {
         let invalid = |id, error| InvalidLine { id, error };
         if line.trim_ascii_start().first() == Some(&b'[') {

@@ -206,7 +206,6 @@ enum NextWord {
     /// No value of a flag.
     #[default]
     Word,
-    /// A secret.
     Secret,
     /// The name of a client program, as in the header.
     UserAgent,
@@ -216,7 +215,7 @@ enum NextWord {
     Ports,
     /// A variable with or without its value.
     Variable,
-    /// The name of a thing.
+    /// The name of something that is not secret, such as a branch or a volume.
     Name,
     /// The value of an unknown flag.
     Value,

@@ -17,7 +17,6 @@ pub(super) struct CommandLine {
 }
 
 impl CommandLine {
-    /// Reads the words of a command.
     pub(super) fn read(words: Vec<String>, obstacle: &mut Obstacle) -> Self {
         let words = words.into_iter().map(|word| with_references(&word)).collect();
         let mut line = Self { words, changes: Vec::new() };

@@ -62,7 +62,7 @@ impl Part {
 /// A rule for tools of a server.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Rule {
-    /// The tools.
+    /// Matches the names of the tools.
     pub(super) glob: String,
     pub(super) hide: Option<bool>,
     pub(super) scope: Option<String>,

@@ -13,7 +13,7 @@ use super::{
 /// The meaning of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// It is translated.
+    /// Another part of the import translates it.
     Translated,
     /// Its value switches the server off.
     Switch,

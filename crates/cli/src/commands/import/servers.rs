@@ -24,7 +24,7 @@ use super::{
 pub(super) const SSE: &str =
     "it speaks the deprecated HTTP+SSE transport; use its streamable HTTP address";
 
-/// The content of a document.
+/// What the import reads from a document.
 #[derive(Debug, Default)]
 pub(crate) struct ImportContent {
     pub(super) servers: Vec<Server>,
@@ -52,7 +52,6 @@ pub(super) struct Issuer {
     pub(super) obstacle: Option<String>,
 }
 
-/// One server.
 #[derive(Debug)]
 pub(super) struct Server {
     /// Its name in the client.

@@ -32,7 +32,7 @@ const MAX_SERVERS: usize = 500;
 /// The most names in a summary.
 const MAX_NAMES: usize = 12;
 
-/// A file of a client.
+/// A configuration file of an MCP client.
 #[derive(Debug)]
 pub(super) struct ClientFile {
     client: &'static str,

@@ -39,7 +39,6 @@ impl Edit {
         format!("/{}/s/{}/{}/", self.line, self.from, self.to)
     }
 
-    /// Applies the edit to `record`.
     pub(super) fn apply(&self, record: &str) -> String {
         let lines = record.lines().map(|line| match line.contains(&self.line) {
             true => line.replacen(self.from, self.to, 1) + "\n",

@@ -31,7 +31,6 @@ pub(super) struct Heading {
     pub(super) sentence: &'static str,
 }
 
-/// The caller of a command.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum CommandCaller {
     /// A caller of the server, with the key of this name.
@@ -119,7 +118,7 @@ impl<'a> Stage<'a> {
         Ok(problem.map_or(Outcome::Shown, Outcome::Failed))
     }
 
-    /// The arguments of a command of `by`.
+    /// Returns `words` after the options that select the server and the key.
     fn arguments<'b>(&'b self, by: CommandCaller, words: &[&'b str]) -> Vec<&'b str> {
         let of_caller = match by {
             CommandCaller::Caller("admin") => &["--url", self.url, "--key-file", "admin.key"][..],

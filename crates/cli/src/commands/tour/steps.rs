@@ -12,7 +12,6 @@ use super::{
     },
 };
 
-/// A step.
 pub(super) struct Step {
     pub(super) heading: Heading,
     pub(super) show: StepFn,
