@@ -181,7 +181,7 @@ fn watcher(group: u32) -> Result<Child> {
 }
 
 /// Waits until stdin is closed, then stops the process `group`. The kernel closes the other end of
-/// the pipe however its process exits, also after SIGKILL.
+/// the pipe when its process exits, also after SIGKILL.
 pub(crate) fn watch(group: u32) {
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).ok();
     let group = group.to_string();
@@ -195,7 +195,7 @@ pub(crate) fn watch(group: u32) {
     signal("KILL", &format!("-{group}"));
 }
 
-/// Whether a process runs. An exited one that waits for its parent does not.
+/// Whether a process runs; a zombie does not.
 fn is_running(process: &str) -> bool {
     stat(process, STATE).is_ok_and(|state| state != "Z")
 }

@@ -224,9 +224,9 @@ pub(crate) async fn run(options: &SoakOptions) -> Result<()> {
 struct BusyConnection {
     /// The requests, and whether each is a call.
     shots: [(Shot, bool); 5],
-    /// Which of them is the first.
+    /// The index of the first shot, modulo their number.
     first: usize,
-    /// When the first request is due, and the time from one to the next; at once without it.
+    /// The time of the first request, and the interval; `None` sends requests without pauses.
     pace: Option<(Instant, Duration)>,
     end: Instant,
     /// Counts unexpected responses; without it they stop the run.

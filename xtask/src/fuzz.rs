@@ -56,7 +56,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
                 .args(["fuzz", verb, "--sanitizer", "none", target]);
             command
         };
-        // By itself, because it may take as long as it likes.
+        // A separate step, because the time limit must not apply to the build.
         shell::run(&mut fuzz("build"))?;
         let mut command = fuzz("run");
         command

@@ -127,7 +127,7 @@ impl Tools {
     }
 }
 
-/// Two tasks at once install one after the other. Released when the file is closed.
+/// Makes concurrent tasks install one after the other. Closing the file releases the lock.
 fn lock() -> Result<File> {
     let file = File::create(paths::tools().join(".lock"))?;
     if file.try_lock().is_err() {

@@ -76,7 +76,7 @@ fn remapped() -> Result<String> {
             places.insert(registry?.path());
         }
     }
-    // The last one that fits counts, so the longest come last.
+    // The compiler applies the last prefix that matches, so the longest come last.
     let flags = places.iter().map(|place| format!("--remap-path-prefix={}=/", place.display()));
     Ok(flags.collect::<Vec<_>>().join("\u{1f}"))
 }

@@ -119,7 +119,7 @@ impl FaultyCaller {
         Ok(count.into())
     }
 
-    /// Sends a request and reads its response, whatever it is.
+    /// Sends a request and reads a response of any status.
     async fn exchange(&self, fault: Fault, bytes: &[u8]) -> Result<()> {
         let mut connection = Connection::open(self.address).await?;
         let answer = timeout(ANSWER_LIMIT, connection.exchange(bytes))

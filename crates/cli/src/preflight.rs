@@ -103,8 +103,8 @@ pub(crate) async fn check(
     }
 }
 
-/// An obstacle for a store that several servers can share, without a seal key: answers under
-/// idempotency keys are shared only sealed, so one call would run once at each server.
+/// An obstacle if several servers can share the store and no seal key is set. Servers share stored
+/// responses of idempotent calls only sealed, so a repeated call could run at each server.
 fn unsealed(config: &Config) -> Option<Obstacle> {
     let StoreConfig { engine, seal_key, .. } = &config.store;
     if matches!(engine, Engine::Sqlite) || seal_key.is_some() {

@@ -13,7 +13,7 @@ use rcgen::{
     KeyUsagePurpose, date_time_ymd,
 };
 
-/// An authority with a key of its own.
+/// A certificate authority with a new key.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,

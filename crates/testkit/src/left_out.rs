@@ -1,9 +1,9 @@
-//! Tests that leave themselves out.
+//! Tests that skip themselves.
 #![expect(clippy::unwrap_used, reason = "a test fails without its file")]
 
 use std::{fs::OpenOptions, io::Write as _};
 
-/// Says that a test leaves itself out.
+/// Reports that a test skips itself, and why.
 ///
 /// # Panics
 /// When `CI` is `true`.

@@ -65,8 +65,8 @@ impl PostgresServer {
         Some(server)
     }
 
-    /// Starts a server of this test alone, which it may stop and start; `None` when PostgreSQL is not
-    /// installed. It ends with this process at the latest.
+    /// Starts a server for one test, which may stop and start it; `None` when PostgreSQL is not
+    /// installed. The server stops at the latest when this process exits.
     ///
     /// # Panics
     /// As [`database`].
@@ -98,8 +98,8 @@ impl PostgresServer {
         server
     }
 
-    /// Starts a replica called `name` that follows this server, as `docs/guides/scale.md` says. It ends
-    /// with this process at the latest.
+    /// Starts a replica called `name` that follows this server, as `docs/guides/scale.md` says. The
+    /// replica stops at the latest when this process exits.
     ///
     /// # Panics
     /// When it does not start.
@@ -295,7 +295,7 @@ impl PostgresServer {
     }
 }
 
-/// The folder of `initdb` and `pg_ctl`; `None`, which is said, when there is none.
+/// The folder of `initdb` and `pg_ctl`. If there is none, reports that and returns `None`.
 fn programs() -> Option<PathBuf> {
     let debian =
         VERSIONS.rev().map(|version| PathBuf::from(format!("/usr/lib/postgresql/{version}/bin")));

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::left_out::left_out;
 
-/// A running server, which ends with this value.
+/// A running server; stops when dropped.
 #[derive(Debug)]
 pub struct PrometheusServer {
     /// The configuration and the data.

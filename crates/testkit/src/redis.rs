@@ -18,7 +18,7 @@ const PROGRAMS: [&str; 2] = ["valkey-server", "redis-server"];
 /// The password of the server.
 pub const PASSWORD: &str = "a test's password";
 
-/// A running server, which ends with this value.
+/// A running server; stops when dropped.
 #[derive(Debug)]
 pub struct RedisServer {
     program: PathBuf,

@@ -13,9 +13,9 @@
 //! })();
 //! ```
 //!
-//! The entry and its imports are one file. A module that is imported when it is needed is a file of
-//! its own, with what only it imports; what several of them import, and the entry does not, is in
-//! `shared.js`.
+//! The entry and its imports are one file. A module that is imported dynamically becomes another
+//! file, together with the modules that only it imports. Modules that several of these files
+//! import, and the entry does not, are in `shared.js`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -301,8 +301,8 @@ fn read(path: &str, text: &str) -> Result<Module, String> {
 }
 
 impl Module {
-    /// Adds a line of the text. Every export begins a line, except for the list at the end of a
-    /// published package.
+    /// Adds a line of the text. An export is at the start of its line, except for the list at the
+    /// end of a published package.
     fn line(&mut self, path: &str, line: &str) -> Result<(), String> {
         let Some(declaration) = line.strip_prefix("export ") else {
             match line.rfind("export{").and_then(|at| line.split_at_checked(at)) {

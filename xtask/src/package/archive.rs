@@ -1,6 +1,6 @@
 //! The files of a package, and the formats that hold them.
 //!
-//! Invariant: entries are sorted, and belong to root with the given time, whatever the machine has.
+//! Invariant: on every machine, entries are sorted, belong to root and have the given time.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};

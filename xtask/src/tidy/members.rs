@@ -62,7 +62,7 @@ const CONFINED: &[(&str, &[&str], &str)] = &[
     ("rmcp", &[], "I-5"),
 ];
 
-/// Crates that must not be reached at all, however indirectly.
+/// Crates that must not be dependencies, not even indirect ones.
 const NEVER: &[(&str, &[&str], &str)] = &[
     (
         "toolcrib-core",

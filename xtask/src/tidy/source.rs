@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// One file, taken apart.
+/// One file, split into product code, tests, and comments and literals.
 #[derive(Debug)]
 pub(crate) struct Source<'a> {
     text: &'a str,

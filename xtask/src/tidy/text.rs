@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::tidy::tree::Tree;
 
-/// Put together here so that this file does not find itself.
+/// Concatenated, so that the check does not find this file.
 const PLACES: &[&str] = &[
     concat!("/ro", "ot/"),
     concat!("/wo", "rk/"),

@@ -45,7 +45,7 @@ impl Tree {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// Rust files under `crates/<one of members>/src`, taken apart.
+    /// The sources of the Rust files under `crates/<one of members>/src`.
     pub(crate) fn sources<'a>(
         &'a self,
         members: &'a [&str],

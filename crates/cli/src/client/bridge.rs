@@ -106,7 +106,7 @@ impl Bridge {
         ended
     }
 
-    /// Forgets the request `id`; `None` if its task was aborted, which forgets it at once.
+    /// Removes the request `id`; `None` means that its task was aborted and removed already.
     fn done(&mut self, id: Option<Box<str>>) {
         if let Some(id) = id {
             self.running.remove(&id);

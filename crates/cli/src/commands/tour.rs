@@ -97,7 +97,8 @@ async fn start(folder: &Path, printer: Printer) -> anyhow::Result<(OwnProgram, O
     Ok((program, server, url))
 }
 
-/// The signals that stop the tour. They are caught once: a signal between two waits counts too.
+/// The signals that stop the tour. The handlers stay installed between two waits, so no signal is
+/// lost.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,

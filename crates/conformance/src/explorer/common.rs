@@ -60,7 +60,7 @@ pub(super) fn statement(is_enabled: bool) -> String {
     format!("var executeEnabled = {is_enabled};")
 }
 
-/// Checks whether tools run: neither the page nor the host says otherwise.
+/// Checks whether tools run: neither the page nor a 403 of the host denies it.
 pub(super) async fn is_execution_enabled(target: &Target) -> CheckResult<bool> {
     Ok(flag(target).await != Some(false) && call_absent(target).await?.status() != 403)
 }

@@ -69,7 +69,7 @@ fn path_of(id: &str, slash: &str) -> String {
     }
 }
 
-/// An escape of an id is escaped once more in a path.
+/// Escapes the `~` of the id's own escapes, for a path.
 fn escaped(id: &str) -> String {
     id.replace('~', "~7E")
 }

@@ -118,7 +118,7 @@ pub(super) fn call(request: &Value, modern: bool) -> Vec<Step> {
             let whom = params["arguments"]["name"].as_str().unwrap_or_default();
             vec![done(json!([text(&format!("Hello, {whom}!"))]))]
         }
-        // Calls that could be a task elsewhere are done at once here.
+        // Other servers may run these calls as tasks; this one completes them immediately.
         "test_error_handling" | "failing_job" => {
             let content = json!([text("failed as asked")]);
             vec![result(request, modern, json!({ "content": content, "isError": true }))]

@@ -93,7 +93,7 @@ impl EchoServer {
         client_secret.clone_into(&mut self.shared.client_secret.lock());
     }
 
-    /// Makes the token endpoint respond with this status; 0 ends that.
+    /// Makes the token endpoint respond with this status; 0 restores its normal responses.
     pub fn deny_tokens(&self, status: u16) {
         self.shared.deny.store(status, Ordering::SeqCst);
     }

@@ -141,7 +141,7 @@ impl FaultyHttp {
         self.shared.opened.load(Ordering::SeqCst)
     }
 
-    /// Responds to every request with this status; 0 ends that.
+    /// Responds to every request with this status; 0 restores the normal responses.
     pub fn refuse_with(&self, status: u16) {
         self.shared.status.store(status, Ordering::SeqCst);
     }

@@ -348,7 +348,7 @@ impl Script {
     }
 }
 
-/// Returns a schema with the words of one set, which begin with another one for each `form`.
+/// Returns a schema with the same words in an order that depends on `form`.
 fn shuffled(form: u64) -> Value {
     let last = if form == 20 { "secrets" } else { "assignee" };
     let mut words = ["summary", "status", "labels", last];

@@ -109,7 +109,7 @@ fn print(text: &str) {
 
 fn print_bytes(bytes: &[u8]) {
     let mut stdout = std::io::stdout().lock();
-    // A closed reader is no reason to panic: stdin ends too.
+    // A closed reader is normal: the client closes stdin too.
     if stdout.write_all(bytes).and_then(|()| stdout.flush()).is_err() {
         exit(0);
     }

@@ -112,7 +112,8 @@ impl Watch {
         }
     }
 
-    /// Compares the caller's list with the one that it saw.
+    /// Adds events for changes of the caller's list and record; `None` if the caller's credentials
+    /// have become invalid.
     async fn look(&mut self) -> Option<()> {
         self.caller = self.gateway.authenticator().renew(&self.caller).await.ok()?;
         if std::mem::take(&mut self.is_stale) {

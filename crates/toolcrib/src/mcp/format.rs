@@ -98,8 +98,8 @@ fn inlined(entry: &Entry) -> Entry {
 const MAX_TITLE: usize = 200;
 
 fn write_legacy(entry: &Entry, out: &mut Vec<u8>) {
-    // Until 2025-11-25 an output schema must describe an object; clients reject the whole list
-    // because of one that does not.
+    // Until 2025-11-25, an output schema must describe an object. Clients reject the whole list
+    // if one schema does not.
     let output = output_schema(entry)
         .filter(|schema| schema.get("type").and_then(Value::as_str) == Some("object"));
     write(entry, output, out);

@@ -11,7 +11,7 @@ use toolcrib_gateway::{Gateway, authn::AuthError};
 use super::{Credentials, InvalidCredentialPolicy, Refusal, SessionPolicy, session};
 use crate::serve::connection;
 
-/// The headers that can have a key, on mounts whose protocol says so.
+/// The headers that can contain a key, on mounts whose protocol defines them.
 pub(crate) const KEY_HEADERS: &[&str] = &["x-api-key", "otc-api-key", "oxp-api-key"];
 
 /// The authenticated caller. The guard puts it into the request's extensions; handlers take it as

@@ -74,7 +74,7 @@ pub(super) fn read(segment: &str, tenant: &TenantId) -> Result<RunId, InvalidRun
 fn unescaped(text: &str) -> Option<String> {
     let is_hex = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
     let complete = text.match_indices('~').all(|(at, _)| is_hex(at + 1) && is_hex(at + 2));
-    // No id contains `%`, once it is decoded, so the two escapes can be read alike.
+    // Decoded ids contain no `%`, so escapes with `~` can be decoded as those with `%`.
     let percent = (complete && !text.contains('%')).then(|| text.replace('~', "%"))?;
     Some(percent_decode_str(&percent).decode_utf8().ok()?.into_owned())
 }

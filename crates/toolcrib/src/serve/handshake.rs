@@ -17,17 +17,17 @@ use crate::tls::{HandshakeFailure, Tls};
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HandshakeLimits {
-    /// Time for one handshake.
+    /// The most time for one handshake.
     pub(super) time: Duration,
-    /// Handshakes at once.
+    /// The most handshakes in progress.
     pub(super) number: usize,
 }
 
 /// A handshake takes two round trips; this is for slow networks.
 const TIME: Duration = Duration::from_secs(10);
 
-/// As many as the system queues. When all clients connect anew at once, those that wait their turn must
-/// not be taken for slow ones. Each has up to 64 KiB of buffers, so all of them 256 MiB.
+/// As many as the system queues: if all clients reconnect together, those that wait their turn must
+/// not be closed as slow. Each handshake buffers up to 64 KiB, so all of them up to 256 MiB.
 const NUMBER: usize = 4_096;
 
 /// How long a refused peer has to read the reason.

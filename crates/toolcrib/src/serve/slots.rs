@@ -25,9 +25,8 @@ const RETRY: Duration = Duration::from_millis(20);
 /// The divisor of all slots that gives the part reserved for newcomers.
 const NEWCOMERS: usize = 16;
 
-/// Divisors of the slots that callers leave: the part that must be free, and the part to free
-/// otherwise. Freeing more than required at once saves a flood from scanning all connections for
-/// each new one.
+/// Divisors of the slots without callers: the part that must be free, and the larger part to free
+/// if it is not. The larger part spares a scan of all connections for each new one in a flood.
 const LEAST_FREE: usize = 8;
 const MADE_FREE: usize = 4;
 

@@ -201,7 +201,7 @@ impl ConfiguredFile<'_> {
         if metadata.len() > MAX_BYTES {
             return Err(self.error("the file is larger than 1 MiB", "is this a PEM file?"));
         }
-        // At once with the right size, so that no copy of a key remains in memory.
+        // Allocate the full size: a growing buffer would leave copies of a key in memory.
         let size = usize::try_from(metadata.len()).unwrap_or_default();
         let mut bytes = Zeroizing::new(Vec::with_capacity(size.saturating_add(1)));
         file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;

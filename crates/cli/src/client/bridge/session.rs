@@ -1,7 +1,7 @@
 //! The session of a client of the handshake revisions.
 //!
-//! Invariant: a session that the server has lost, as after a restart, is opened again with the
-//! client's own handshake, once for all requests that find it lost.
+//! Invariant: if the server loses a session, for example by a restart, all waiting requests share
+//! one new session, opened with the client's own handshake.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ impl Link {
         self.pass_document(request, &answer).await
     }
 
-    /// Opens a session in place of `lost`, unless that was done meanwhile.
+    /// Replaces the session `lost`, unless another request has already replaced it.
     pub(super) async fn renew(&self, lost: &Session) -> Result<Session, RpcError> {
         let mut session = self.session.lock().await;
         if session.id != lost.id {

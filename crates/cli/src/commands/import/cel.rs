@@ -382,7 +382,7 @@ mod tests {
                 ]),
                 vec!["-*", "add tools:s:rule-1", "echo tools:s"],
             ),
-            // The unconditional one counts, whatever the order.
+            // The unconditional rule wins, in any order.
             (
                 json!([r#"mcp.tool.name == "a""#, r#"jwt.x && mcp.tool.name == "a""#]),
                 vec!["-*", "a tools:s:rule-2", "a tools:s"],
@@ -410,7 +410,7 @@ mod tests {
         for (rules, expected) in table {
             assert_eq!(read(rules.clone()).unwrap(), expected, "{rules}");
         }
-        // No scope of a caller says which tools these leave out.
+        // A scope of a caller cannot express which tools these conditions exclude.
         for expression in [
             r#"!(mcp.tool.name == "a")"#,
             r#"jwt.x == "a || b" ? true : mcp.tool.name == "c""#,

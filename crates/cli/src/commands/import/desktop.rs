@@ -55,7 +55,8 @@ fn is_table_name(key: &str) -> bool {
     matches!(key, "mcpServers" | "servers" | "mcp.servers") || key.ends_with(".mcpServers")
 }
 
-/// Reads the settings of `owner` other than the servers and those that were `read` of servers.
+/// Applies the settings of `owner` that restrict servers or tools, and names the others. Leaves out
+/// tables of servers and the keys in `read`.
 pub(super) fn other_settings(
     owner: &Map<String, Value>,
     read: &[&str],

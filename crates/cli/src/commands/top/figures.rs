@@ -197,7 +197,7 @@ fn by<K: Ord>(
     sums
 }
 
-/// The rise of a counter; one that fell has restarted.
+/// The increase of a counter; a lower value means that the server restarted, so it counts from 0.
 fn rise(before: Option<f64>, now: f64) -> f64 {
     match before {
         Some(before) if before <= now => now - before,

@@ -48,7 +48,7 @@ impl Screen {
 
     /// Shows `lines`, from the top.
     pub(super) fn draw(&self, lines: &[String]) -> io::Result<()> {
-        // The lines have colours, whatever the terminal can show.
+        // The lines always contain colours, also for a terminal without them.
         let is_plain = AutoStream::choice(&io::stdout()) == ColorChoice::Never;
         let mut out = io::stdout().lock();
         for (number, line) in lines.iter().take(self.height()).enumerate() {

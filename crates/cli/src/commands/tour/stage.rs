@@ -15,7 +15,7 @@ use crate::{
     text::harmless,
 };
 
-/// How long a step waits for an effect that comes by itself.
+/// How long a step repeats a command until its output has the expected effect.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Interval between two attempts.
 const LOOK: Duration = Duration::from_millis(100);

@@ -279,8 +279,8 @@ impl Table {
         expired.iter().filter_map(|(owner, id)| self.remove(owner, id)).collect()
     }
 
-    /// Removes the longest idle session of the principal that gives up one for `owner`: `owner`
-    /// itself if it has `max_own`.
+    /// Removes the longest idle session of one principal, to make room for a session of `owner`. It
+    /// is one of `owner` if `owner` already has `max_own` sessions.
     fn take_idle(
         &mut self,
         owner: &PrincipalKey,
