@@ -390,7 +390,7 @@ impl Subject {
         let address = self.server.address;
         let mut connection = Connection::open(address).await?;
         let key = make_key(&mut connection, address, &self.key, "other", &["bench:few"]).await;
-        // It exists already the second time, under another name.
+        // At the second call, the key `other` exists already.
         let key = match key {
             Ok(key) => key,
             Err(_) => make_key(&mut connection, address, &self.key, "more", &["bench:few"]).await?,

@@ -21,7 +21,7 @@ pub(crate) fn run(options: &CratesOptions) -> Result<()> {
     let packages = packages()?;
     let folder = tempfile::tempdir().context("cannot create a temporary directory")?;
     let mut pack = cargo(&["package", "--workspace", "--locked", "--allow-dirty", "--quiet"]);
-    // `cargo package` takes those too, and their dependencies have no versions.
+    // Excludes private packages, because their dependencies have no versions.
     let (published, private): (Vec<&Package>, Vec<&Package>) =
         packages.iter().partition(|package| package.is_published());
     for package in private {

@@ -62,7 +62,7 @@ pub(crate) fn guided() -> Result<PathBuf> {
     let mut merge = Command::new(profdata);
     merge.args(["merge", "--output"]).arg(&merged).arg(&raw);
     shell::run(&mut merge)?;
-    // Another name for another record: cargo does not look into the file.
+    // Each record gets a new name, because cargo does not see changes inside the file.
     let record = fs::read(&merged).context("cannot read the record of the run")?;
     let mut hasher = DefaultHasher::new();
     hasher.write(&record);

@@ -18,7 +18,7 @@ pub(crate) struct Report {
     notes: Vec<String>,
 }
 
-/// Something that was left out.
+/// A part or a tool that was skipped, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SkippedItem {
     pub(crate) what: String,
@@ -45,7 +45,7 @@ impl Report {
         }
     }
 
-    /// A part that ought to have run.
+    /// Records a skipped part that should have run.
     pub(crate) fn skip(&mut self, skip: SkippedItem) {
         self.skipped.push(skip);
     }

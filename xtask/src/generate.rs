@@ -15,7 +15,7 @@ use crate::shell::say;
 use crate::{packs, paths, shell, vendor};
 
 pub(crate) fn run(check: bool) -> Result<()> {
-    // The program brings them.
+    // The program contains these files, so they come first.
     if !check {
         packs::build()?;
         vendor::build()?;

@@ -20,7 +20,7 @@ use crate::{paths, shell};
 const TARGET: &str = "wasm32-unknown-unknown";
 const PACKS: &[&str] = &["everyday"];
 
-/// Builds outdated code.
+/// Rebuilds the code of packs whose sources have changed.
 pub(crate) fn build() -> Result<()> {
     for name in PACKS {
         if !is_current(name)? {
@@ -31,7 +31,7 @@ pub(crate) fn build() -> Result<()> {
     Ok(())
 }
 
-/// Fails when some code was made of other sources.
+/// Fails if the code of a pack was built from other sources.
 pub(crate) fn check() -> Result<()> {
     for name in PACKS {
         if !is_current(name)? {
@@ -86,7 +86,7 @@ fn is_current(name: &str) -> Result<bool> {
     Ok(said == built(name)?)
 }
 
-/// The present state of the sources and the code.
+/// The current state of the sources and the code.
 fn built(name: &str) -> Result<String> {
     let mut sources = Sha256::new();
     let folder = folder(name);

@@ -92,7 +92,7 @@ pub(crate) fn run(options: &ReleaseOptions) -> Result<()> {
     Ok(())
 }
 
-/// What keeps this commit from being a release.
+/// The reasons why this commit cannot be a release.
 fn missing() -> Result<Vec<String>> {
     let mut missing = Vec::new();
     if !git(&["status", "--porcelain"])?.trim().is_empty() {
@@ -143,8 +143,8 @@ fn notes_of(changelog: &str) -> Option<String> {
     section(VERSION).or_else(|| section("Unreleased"))
 }
 
-/// The statement where the files come from: SLSA provenance 1.0 in an in-toto statement. `sums` has
-/// lines of `sha256sum`.
+/// The origin of the files: SLSA provenance 1.0 in an in-toto statement. `sums` has lines of
+/// `sha256sum`.
 fn provenance_of(sums: &str, commit: &str, compiler: &str) -> Result<Value> {
     let subjects = sums.lines().map(|line| {
         let (digest, name) = line.split_once("  ").context("a line of checksums has two parts")?;

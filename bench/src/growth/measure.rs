@@ -28,7 +28,7 @@ const GROUPS: [u32; 3] = [1, 16, 256];
 const TENANTS: usize = 100;
 /// Events before the first measurement, so that the indexes have some depth.
 const PREFILL: u64 = 50_000;
-/// The pause between two looks at the locks.
+/// The pause between two checks of the locks.
 const LOOK: Duration = Duration::from_micros(700);
 /// After this time an idle session has reported its statistics.
 const REPORTED: Duration = Duration::from_secs(11);

@@ -95,7 +95,7 @@ pub(super) enum Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Effect {
-    /// Calls wait, and are refused at last.
+    /// Calls wait, and are finally refused.
     Calls,
     /// Calls continue, and the work falls behind.
     Backlog,
@@ -106,7 +106,7 @@ pub(super) enum Effect {
 pub(super) struct Resource {
     pub(super) name: &'static str,
     pub(super) effect: Effect,
-    /// Of the offered load; 1 is full.
+    /// The offered load as a share of the capacity; 1 is full.
     pub(super) utilisation: f64,
     /// Of the whole deployment.
     pub(super) max_calls_per_second: f64,

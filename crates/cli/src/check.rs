@@ -59,7 +59,7 @@ pub(crate) async fn examine(global: &GlobalOptions, file: &Path, text: &str) -> 
 pub(crate) enum Secrets {
     /// A server refuses the file.
     Required,
-    /// A command has another environment than the server.
+    /// A command may run without the secrets of the server.
     Optional,
 }
 

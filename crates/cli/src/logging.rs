@@ -73,7 +73,7 @@ pub(crate) fn start(global: &GlobalOptions, default: DefaultLevel) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        // They would be printed to the stderr that cannot be written, which panics.
+        // Such errors would be printed to the same broken stderr, which panics.
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal() && env::variable("NO_COLOR").is_none())
         .event_format(Lines(Format::default()))

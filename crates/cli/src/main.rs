@@ -46,9 +46,9 @@ use crate::{
     printer::{OutputClosed, Printer},
 };
 
-/// Calls are allocated by the threads of the runtime and freed by that of the store; with the
-/// allocator of glibc they waited for each other's locks. A separate thread returns freed memory to
-/// the system (`.cargo/config.toml` says when).
+/// The threads of the runtime allocate calls, and the thread of the store frees them. In the
+/// allocator of glibc, they waited for each other's locks. A separate thread returns freed memory
+/// to the system (`.cargo/config.toml` says when).
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// What several files import, and the first one does not.
+/// The file of the modules that several files import, and the first one does not.
 const SHARED: &str = "shared.js";
 
 /// A file of the page, made of modules.
@@ -30,11 +30,11 @@ pub(crate) struct Chunk {
     pub(crate) text: String,
 }
 
-/// A module, read.
+/// A parsed module.
 #[derive(Debug, Default)]
 struct Module {
     imports: Vec<Import>,
-    /// The modules that it imports when it needs them.
+    /// The modules that it imports dynamically.
     later: Vec<String>,
     /// The exported names, each with the name inside the module.
     exports: BTreeMap<String, String>,

@@ -54,7 +54,7 @@ struct Limits {
     headers: Duration,
     /// How long a peer may take to read the next piece of a response.
     reading: Duration,
-    /// Connections open at once.
+    /// The most open connections.
     connections: usize,
 }
 
@@ -250,7 +250,7 @@ async fn accept(listener: &TcpListener, slots: &Slots) -> TcpStream {
 struct CloseSignals {
     /// After its requests.
     shutdown: Shutdown,
-    /// At once.
+    /// Immediately.
     cut: CancellationToken,
 }
 

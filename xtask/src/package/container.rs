@@ -33,7 +33,7 @@ pub(super) fn write(parts: &Parts, out: &Path) -> Result<PathBuf> {
     files.add("rootfs/usr/share/doc/toolcrib/LICENSE", parts.text("LICENSE")?);
     files.add("rootfs/usr/share/doc/toolcrib/THIRD-PARTY-LICENSES", parts.notices.as_str());
     for package in ["libc6", "libgcc-s1", "ca-certificates"] {
-        // Where the distribution has no such file, its licences are the reader's to add.
+        // Other distributions have no such file: the builder of the image adds its licences.
         if let Ok(text) = fs::read(format!("/usr/share/doc/{package}/copyright")) {
             files.add(format!("rootfs/usr/share/doc/{package}/copyright"), text);
         }

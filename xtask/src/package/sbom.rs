@@ -240,7 +240,7 @@ fn sha256(digest: &str) -> Hashes {
     Hashes(vec![Hash { alg: HashAlgorithm::SHA_256, content: HashValue(digest.to_owned()) }])
 }
 
-/// A serial number that depends only on the program's bytes, so that the same program has the same.
+/// A serial number that depends only on the bytes of the program, so equal programs share it.
 fn serial(digest: &[u8]) -> Result<UrnUuid> {
     let hex = hex(digest);
     let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();

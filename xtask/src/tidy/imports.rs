@@ -277,7 +277,7 @@ impl Graph {
                 continue;
             }
             at.pop();
-            // Re-exports may form a chain, and never a long one.
+            // Re-exports may form a short chain.
             if let Some(origin) = self.files.get(&at)?.exported.get(first)
                 && depth < 8
             {

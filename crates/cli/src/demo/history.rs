@@ -23,7 +23,7 @@ use crate::printer::Printer;
 
 /// The start of the names of its principals.
 const PREFIX: &str = "demo-";
-/// Their tenant.
+/// The tenant of these principals.
 const TENANT: &str = "demo";
 /// Calls of each of [`CALLERS`].
 const CALLS: usize = 60;

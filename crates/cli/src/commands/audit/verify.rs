@@ -86,7 +86,7 @@ pub(super) async fn run(args: &VerifyArgs, cx: &Context) -> anyhow::Result<Exit>
         read_anchor(file, &mut anchors, printer)?;
     }
     let (report, now) = match &args.file {
-        // It is checked here, also where TOOLCRIB_URL names a server.
+        // A file is verified here, even if TOOLCRIB_URL names a server.
         Some(file) => {
             trusted.extend(own_key(global).await);
             exported(args, file, trusted, &anchors, printer)?

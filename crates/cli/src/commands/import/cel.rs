@@ -133,7 +133,7 @@ impl Clause {
             if let Some(tools) = tools(part) {
                 clause.tools = Some(match clause.tools.take() {
                     None => tools,
-                    // A glob may meet a name; only equal ones are certain.
+                    // A glob may match a name of the other set, but only equal entries are certain.
                     Some(others) => others.intersection(&tools).cloned().collect(),
                 });
             } else if let Some(target) = equal(part, "mcp.tool.target") {

@@ -12,7 +12,7 @@ const WINDOWS: &[&str] = &["cmd", "cscript", "powershell", "py", "start", "wscri
 #[derive(Debug, Default)]
 pub(super) struct CommandLine {
     pub(super) words: Vec<String>,
-    /// Changes to name.
+    /// Changes that the import reports.
     pub(super) changes: Vec<&'static str>,
 }
 

@@ -169,7 +169,7 @@ fn restricts(value: &Value) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Restrictions {
     pub(super) rules: Vec<Rule>,
-    /// Settings to name, with the reason.
+    /// Settings to report, with the reason.
     pub(super) parts: Vec<(String, String)>,
     pub(super) obstacle: Obstacle,
 }
