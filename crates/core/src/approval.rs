@@ -123,7 +123,7 @@ mod tests {
         let of_tier = consent(Condition { tiers: vec![SafetyTier::Write], arguments: vec![] });
         let round = |responses: Option<serde_json::Value>, state: Option<&str>| CallInput {
             caller: Some(CallerInput {
-                responses: responses.and_then(|it| it.as_object().cloned()),
+                responses: responses.and_then(|value| value.as_object().cloned()),
                 state: state.map(str::to_owned),
                 ..CallerInput::default()
             }),

@@ -232,7 +232,7 @@ fn exponent_numbers(bytes: &[u8]) -> impl Iterator<Item = &str> {
                     let (number, after) = rest.split_at(end);
                     rest = after;
                     if let Some(text) =
-                        std::str::from_utf8(number).ok().filter(|it| has_exponent(it))
+                        std::str::from_utf8(number).ok().filter(|text| has_exponent(text))
                     {
                         return Some(text);
                     }

@@ -106,12 +106,14 @@ impl Decimal {
         let all = || whole.bytes().chain(fraction.bytes());
         let leading = all().take_while(|digit| *digit == b'0').count();
         let mut digits: Vec<u8> = all().skip(leading).collect();
-        digits.truncate(digits.len() - digits.iter().rev().take_while(|it| **it == b'0').count());
+        digits.truncate(
+            digits.len() - digits.iter().rev().take_while(|digit| **digit == b'0').count(),
+        );
         if digits.is_empty() {
             return Self { negative: false, digits, point: 0 };
         }
         let exponent = match exponent.strip_prefix('-') {
-            Some(digits) => digits.parse().map_or(i64::MIN, |it: i64| -it),
+            Some(digits) => digits.parse().map_or(i64::MIN, |value: i64| -value),
             None => exponent.trim_start_matches('+').parse().unwrap_or(i64::MAX),
         };
         let place = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
@@ -124,7 +126,7 @@ impl Decimal {
     }
 
     fn compare(&self, other: &Self) -> Ordering {
-        let sign = |it: &Self| match (it.digits.is_empty(), it.negative) {
+        let sign = |number: &Self| match (number.digits.is_empty(), number.negative) {
             (true, _) => 0,
             (false, true) => -1,
             (false, false) => 1,

@@ -254,14 +254,14 @@ mod tests {
         let as_it_was = tool(|_| {});
         type Change = fn(&mut DiscoveredOffer);
         let changes: [Change; 8] = [
-            |it| it.name.push('\u{200b}'),
-            |it| it.title = None,
-            |it| it.description = Some("Reads.\u{e0041}".to_owned()),
-            |it| it.input_schema = Some(json!({ "type": "object" })),
-            |it| it.output_schema = Some(json!({})),
-            |it| it.annotations = Some(json!({ "readOnlyHint": false })),
-            |it| it.annotations = None,
-            |it| it.operation = Some(json!({ "method": "DELETE" })),
+            |offer| offer.name.push('\u{200b}'),
+            |offer| offer.title = None,
+            |offer| offer.description = Some("Reads.\u{e0041}".to_owned()),
+            |offer| offer.input_schema = Some(json!({ "type": "object" })),
+            |offer| offer.output_schema = Some(json!({})),
+            |offer| offer.annotations = Some(json!({ "readOnlyHint": false })),
+            |offer| offer.annotations = None,
+            |offer| offer.operation = Some(json!({ "method": "DELETE" })),
         ];
         let mut seen = vec![as_it_was];
         for change in changes {
@@ -269,31 +269,31 @@ mod tests {
             assert!(!seen.contains(&digest));
             seen.push(digest);
         }
-        assert_eq!(tool(|it| it.raw = json!({ "_meta": { "now": 2 } })), as_it_was);
+        assert_eq!(tool(|offer| offer.raw = json!({ "_meta": { "now": 2 } })), as_it_was);
         let reordered = json!({ "properties": { "a": { "maximum": 1.0 } }, "type": "object" });
-        assert_eq!(tool(|it| it.input_schema = Some(reordered)), as_it_was);
+        assert_eq!(tool(|offer| offer.input_schema = Some(reordered)), as_it_was);
     }
 
     // I-51
     #[test]
     fn only_schemas_have_lists_without_an_order() {
         let with = |change: fn(&mut DiscoveredOffer, serde_json::Value), names: [&str; 2]| {
-            tool(|it| change(it, json!({ "required": names, "default": names.join(",") })))
+            tool(|offer| change(offer, json!({ "required": names, "default": names.join(",") })))
         };
         let is_same = |change: fn(&mut DiscoveredOffer, serde_json::Value)| {
             with(change, ["a", "b"]) == with(change, ["b", "a"])
         };
-        assert!(is_same(|it, schema| it.input_schema = Some(schema)));
-        assert!(is_same(|it, schema| it.output_schema = Some(schema)));
-        assert!(!is_same(|it, data| it.annotations = Some(data)));
-        assert!(!is_same(|it, data| it.operation = Some(data)));
-        assert!(!is_same(|it, text| it.description = Some(text.to_string())));
+        assert!(is_same(|offer, schema| offer.input_schema = Some(schema)));
+        assert!(is_same(|offer, schema| offer.output_schema = Some(schema)));
+        assert!(!is_same(|offer, data| offer.annotations = Some(data)));
+        assert!(!is_same(|offer, data| offer.operation = Some(data)));
+        assert!(!is_same(|offer, text| offer.description = Some(text.to_string())));
     }
 
     #[test]
     fn each_digit_of_a_number_counts() {
         let with = |maximum: serde_json::Value| {
-            tool(|it| it.input_schema = Some(json!({ "a/b": [{ "maximum": maximum }] })))
+            tool(|offer| offer.input_schema = Some(json!({ "a/b": [{ "maximum": maximum }] })))
         };
         assert_eq!(with(json!(i64::MAX)), with(json!(i64::MAX)));
         assert_ne!(with(json!(i64::MAX)), with(json!(i64::MAX - 1)));

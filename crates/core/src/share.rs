@@ -117,8 +117,10 @@ impl<W> Shares<W> {
     #[must_use]
     pub fn take(&mut self, owner: &PrincipalKey, amount: usize) -> bool {
         self.seen.note(owner);
-        let waits = self.tenants.get(&owner.tenant).and_then(|it| it.node.get(&owner.principal));
-        if waits.is_some_and(|it| it.node.is_waiting()) || !self.admits(owner, amount) {
+        let waits =
+            self.tenants.get(&owner.tenant).and_then(|tenant| tenant.node.get(&owner.principal));
+        if waits.is_some_and(|principal| principal.node.is_waiting()) || !self.admits(owner, amount)
+        {
             return false;
         }
         self.add(owner, amount);
@@ -130,7 +132,9 @@ impl<W> Shares<W> {
         self.used = self.used.saturating_add(amount);
         self.tenants.change(&owner.tenant, |tenant| {
             tenant.used = tenant.used.saturating_add(amount);
-            tenant.node.change(&owner.principal, |it| it.used = it.used.saturating_add(amount));
+            tenant.node.change(&owner.principal, |principal| {
+                principal.used = principal.used.saturating_add(amount)
+            });
         });
     }
 
@@ -167,7 +171,7 @@ impl<W> Shares<W> {
         self.used -= amount;
         self.tenants.change(&owner.tenant, |tenant| {
             tenant.used -= amount;
-            tenant.node.change(&owner.principal, |it| it.used -= amount);
+            tenant.node.change(&owner.principal, |principal| principal.used -= amount);
         });
     }
 
@@ -189,7 +193,7 @@ impl<W> Shares<W> {
     /// Removes a waiting request, unless it was served.
     pub fn cancel(&mut self, owner: &PrincipalKey, ticket: Ticket) {
         self.tenants.change(&owner.tenant, |tenant| {
-            tenant.node.change(&owner.principal, |it| it.node.0.remove(&ticket.0));
+            tenant.node.change(&owner.principal, |principal| principal.node.0.remove(&ticket.0));
         });
     }
 

@@ -49,7 +49,8 @@ pub fn plain_name(text: &str) -> String {
 /// Whether people see no character of `text`: it has only spaces, hidden characters and marks
 /// without a letter.
 pub fn is_blank(text: &str) -> bool {
-    text.chars().all(|it| it.is_whitespace() || is_hidden(it) || is_mark(it))
+    text.chars()
+        .all(|character| character.is_whitespace() || is_hidden(character) || is_mark(character))
 }
 
 /// Whether `character` is in a block of marks that are drawn over other characters.
@@ -211,7 +212,9 @@ mod tests {
         let table = include_str!("../../../tests/browser/hidden.json");
         let table: Value = serde_json::from_str(table).unwrap();
         let mut hidden: Vec<[u32; 2]> = Vec::new();
-        for character in (0..=0x10_ffff).filter_map(char::from_u32).filter(|it| is_hidden(*it)) {
+        for character in
+            (0..=0x10_ffff).filter_map(char::from_u32).filter(|character| is_hidden(*character))
+        {
             let code = u32::from(character);
             match hidden.last_mut() {
                 Some(range) if range[1] + 1 == code => range[1] = code,

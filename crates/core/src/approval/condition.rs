@@ -87,7 +87,7 @@ impl Condition {
             .then(|| format!("every call of a tool of the tier {} requires it", tier.as_str()));
         of_tier
             .into_iter()
-            .chain(self.arguments.iter().filter_map(|it| it.reason(arguments)))
+            .chain(self.arguments.iter().filter_map(|rule| rule.reason(arguments)))
             .collect()
     }
 }

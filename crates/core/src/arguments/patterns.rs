@@ -27,7 +27,8 @@ pub(super) fn of(schema: &Value) -> Vec<String> {
 pub(super) fn without(schema: &Value, patterns: &[String]) -> Value {
     let mut remover = Remover { patterns, is_of_names: false };
     schema::visit(schema, &mut |members| {
-        remover.is_of_names |= schema::name_patterns(members).any(|it| remover.is_one(it));
+        remover.is_of_names |=
+            schema::name_patterns(members).any(|pattern| remover.is_one(pattern));
     });
     let mut schema = schema.clone();
     schema::visit_mut(&mut schema, &mut |members| remover.remove(members));
@@ -44,7 +45,11 @@ struct Remover<'p> {
 impl Remover<'_> {
     fn remove(&self, members: &mut SchemaObject) {
         self.relax(members);
-        if members.get("pattern").and_then(Value::as_str).is_some_and(|it| self.is_one(it)) {
+        if members
+            .get("pattern")
+            .and_then(Value::as_str)
+            .is_some_and(|pattern| self.is_one(pattern))
+        {
             members.shift_remove("pattern");
         }
         if let Some(Value::Object(named)) = members.get_mut("patternProperties") {

@@ -135,8 +135,9 @@ impl Round<'_> {
     /// The round as JSON under the names of the protocol.
     pub fn to_json(self) -> Value {
         let Self { responses, state } = self;
-        let responses = responses.map(|it| ("inputResponses".to_owned(), it.clone().into()));
-        let state = state.map(|it| ("requestState".to_owned(), it.into()));
+        let responses =
+            responses.map(|members| ("inputResponses".to_owned(), members.clone().into()));
+        let state = state.map(|text| ("requestState".to_owned(), text.into()));
         Value::Object(responses.into_iter().chain(state).collect())
     }
 }

@@ -118,7 +118,7 @@ impl Entry {
     /// Whether the upstream claims that the tool may delete or overwrite data. The claim can only
     /// make people more careful.
     pub fn is_said_destructive(&self) -> bool {
-        let hint = self.annotations.as_ref().and_then(|it| it.get("destructiveHint"));
+        let hint = self.annotations.as_ref().and_then(|hints| hints.get("destructiveHint"));
         hint.and_then(serde_json::Value::as_bool) == Some(true)
     }
 

@@ -433,7 +433,7 @@ fn a_shared_name_costs_only_the_tenants_that_would_see_both() {
         assert_eq!(seen(none), [] as [&str; 0], "{none}");
     }
     let reported_to = |id: &str| {
-        let own = collisions.iter().filter(|it| it.tenants.admits(&tenant(id)));
+        let own = collisions.iter().filter(|collision| collision.tenants.admits(&tenant(id)));
         own.map(Collision::message).collect::<Vec<_>>()
     };
     assert_eq!(reported_to("anybody"), [] as [&str; 0]);
@@ -645,7 +645,7 @@ proptest! {
             (proptest::sample::select(&["a", "b-c", "b_c"][..]), "[xy]", any::<bool>(), tenants()), 0..12),
     ) {
         let made = |only: Option<&TenantId>| {
-            let entries = tools.iter().filter(|(.., tenants)| only.is_none_or(|it| tenants.admits(it)));
+            let entries = tools.iter().filter(|(.., tenants)| only.is_none_or(|id| tenants.admits(id)));
             let entries = entries.map(|(source, name, is_bare, tenants)| {
                 let mut entry = tool(SourceKind::Mcp, source, name, Some(&[]));
                 if *is_bare {
@@ -685,7 +685,7 @@ proptest! {
             }
             let (_, collisions) = made(None);
             let reported_to: BTreeSet<String> = collisions.iter()
-                .filter(|it| it.tenants.admits(&who.tenant)).map(Collision::message).collect();
+                .filter(|collision| collision.tenants.admits(&who.tenant)).map(Collision::message).collect();
             let expected: BTreeSet<String> = own_collisions.iter().map(Collision::message).collect();
             prop_assert_eq!(reported_to, expected);
         }

@@ -120,7 +120,7 @@ impl EventFilter {
 
     /// Whether ids of events are compared.
     pub fn needs_ids(&self) -> bool {
-        self.terms.iter().flat_map(|term| &term.0).any(|it| it.fact.needs_ids())
+        self.terms.iter().flat_map(|term| &term.0).any(|test| test.fact.needs_ids())
     }
 }
 
@@ -213,7 +213,7 @@ mod tests {
             ("-actor:a -actor:b", vec![vec![not(principal("a"))], vec![not(principal("b"))]]),
             ("actor:*a* actor:*b*", vec![vec![is(principal("*a*"))], vec![is(principal("*b*"))]]),
         ] {
-            let filter = EventFilter::parse(text, now()).map(|it| it.terms);
+            let filter = EventFilter::parse(text, now()).map(|parsed| parsed.terms);
             assert_eq!(filter, Ok(terms.into_iter().map(Term).collect()), "{text}");
         }
         let ids = |text: &str| EventFilter::parse(text, now()).unwrap().needs_ids();

@@ -121,7 +121,9 @@ fn hidden(pointer: &str, text: &str, found: &mut Findings<'_>) {
 /// hide a text.
 fn is_style_of(before: Option<char>, character: char) -> bool {
     matches!(character, '\u{fe0e}' | '\u{fe0f}')
-        && before.is_some_and(|it| !it.is_alphabetic() && !it.is_whitespace() && !is_hidden(it))
+        && before.is_some_and(|previous| {
+            !previous.is_alphabetic() && !previous.is_whitespace() && !is_hidden(previous)
+        })
 }
 
 fn instructions(pointer: &str, text: &str, found: &mut Findings<'_>) {

@@ -77,8 +77,10 @@ pub(super) fn check(pointer: &str, schema: &SchemaObject, found: &mut Findings<'
             let at = format!("{pointer}/properties{}", step(name));
             text::one(&at, name, found);
             let Value::Object(property) = property else { continue };
-            let set =
-                property.get("default").and_then(Value::as_str).is_some_and(|it| !it.is_empty());
+            let set = property
+                .get("default")
+                .and_then(Value::as_str)
+                .is_some_and(|value| !value.is_empty());
             if set && is_secret_key(name) {
                 found.push(
                     &format!("{at}/default"),

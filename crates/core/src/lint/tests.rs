@@ -245,7 +245,8 @@ fn hidden_upstream_text_is_reported_everywhere() {
         ..DiscoveredOffer::default()
     };
     let found = upstream("mcp:a.read", &tool);
-    let reported: Vec<_> = found.iter().map(|it| (it.pointer.as_str(), it.rule)).collect();
+    let reported: Vec<_> =
+        found.iter().map(|finding| (finding.pointer.as_str(), finding.rule)).collect();
     let expected = [
         ("/name", "text/hidden"),
         ("/description", "text/hidden"),
@@ -255,6 +256,6 @@ fn hidden_upstream_text_is_reported_everywhere() {
         ("/annotations/title", "text/hidden"),
     ];
     assert_eq!(reported, expected);
-    assert!(found.iter().all(|it| it.severity == Severity::Warning));
-    assert!(!found.iter().any(|it| it.message.contains("Reads")), "no text is repeated");
+    assert!(found.iter().all(|finding| finding.severity == Severity::Warning));
+    assert!(!found.iter().any(|finding| finding.message.contains("Reads")), "no text is repeated");
 }

@@ -86,7 +86,8 @@ fn is_known(schema: &Value) -> bool {
 
 /// Whether a reference names the whole schema or a definition, and therefore no position.
 fn names_definition(reference: &str) -> bool {
-    let name = ["#/$defs/", "#/definitions/"].iter().find_map(|it| reference.strip_prefix(it));
+    let name =
+        ["#/$defs/", "#/definitions/"].iter().find_map(|prefix| reference.strip_prefix(prefix));
     reference == "#" || name.is_some_and(|name| !name.contains(['/', '%']))
 }
 
@@ -149,7 +150,7 @@ fn is_set(members: &SchemaObject) -> bool {
     members.get("uniqueItems") == Some(&Value::Bool(true))
         || alternatives.any(|schemas| {
             schemas.iter().any(is_unique)
-                && schemas.iter().all(|it| is_unique(it) || is_no_list(it))
+                && schemas.iter().all(|schema| is_unique(schema) || is_no_list(schema))
         })
 }
 
@@ -309,14 +310,14 @@ mod tests {
             reversed.reverse();
             assert!(!is_same(&named(keyword, schemas()), &named(keyword, reversed)), "{keyword}");
         }
-        let nested = |names: [&str; 2]| json!({ "properties": { "required": { "oneOf": names.map(|it| json!({ "const": it })) } } });
+        let nested = |names: [&str; 2]| json!({ "properties": { "required": { "oneOf": names.map(|name| json!({ "const": name })) } } });
         assert!(is_same(&nested(["a", "b"]), &nested(["b", "a"])));
     }
 
     #[test]
     fn alternatives_within_many_others_count_as_listed() {
         let nested = |levels: usize, names: [&str; 2]| {
-            let innermost = json!({ "anyOf": names.map(|it| json!({ "const": it })) });
+            let innermost = json!({ "anyOf": names.map(|name| json!({ "const": name })) });
             (1..levels).fold(innermost, |inner, _| json!({ "anyOf": [inner, { "const": 0 }] }))
         };
         assert!(is_same(&nested(MAX_LEVELS, ["a", "b"]), &nested(MAX_LEVELS, ["b", "a"])));

@@ -126,18 +126,18 @@ struct Wire {
 }
 
 impl From<Checkpoint> for Wire {
-    fn from(it: Checkpoint) -> Self {
+    fn from(checkpoint: Checkpoint) -> Self {
         Self {
-            key_id: key_id(&it.public_key),
-            kind: it.kind,
-            tenant: it.tenant,
-            number: it.number,
-            position: it.position,
-            hash: it.hash,
-            time: it.at,
-            public_key: it.public_key,
-            prev: it.prev,
-            signature: it.signature,
+            key_id: key_id(&checkpoint.public_key),
+            kind: checkpoint.kind,
+            tenant: checkpoint.tenant,
+            number: checkpoint.number,
+            position: checkpoint.position,
+            hash: checkpoint.hash,
+            time: checkpoint.at,
+            public_key: checkpoint.public_key,
+            prev: checkpoint.prev,
+            signature: checkpoint.signature,
         }
     }
 }

@@ -125,8 +125,8 @@ impl Witness {
     /// Parses the output of [`text`](Self::text), without checking the signature.
     pub fn parse(text: &str) -> Option<(Self, Signature)> {
         let wire: Wire = serde_json::from_str(text).ok()?;
-        let tenants = wire.tenants.into_iter().map(|it| {
-            let WireTenant { tenant, number, digest, position, hash } = it;
+        let tenants = wire.tenants.into_iter().map(|entry| {
+            let WireTenant { tenant, number, digest, position, hash } = entry;
             (tenant, WitnessEntry { number, digest, position, hash })
         });
         let (public_key, position) = (wire.public_key, wire.position);
@@ -159,10 +159,10 @@ mod tests {
             &|w| w.public_key = [8; 32],
             &|w| w.position = 13,
             &|w| w.tenants.clear(),
-            &|w| w.tenants.values_mut().for_each(|it| it.number += 1),
-            &|w| w.tenants.values_mut().for_each(|it| it.digest = Digest([1; 32])),
-            &|w| w.tenants.values_mut().for_each(|it| it.position += 1),
-            &|w| w.tenants.values_mut().for_each(|it| it.hash = Digest([1; 32])),
+            &|w| w.tenants.values_mut().for_each(|entry| entry.number += 1),
+            &|w| w.tenants.values_mut().for_each(|entry| entry.digest = Digest([1; 32])),
+            &|w| w.tenants.values_mut().for_each(|entry| entry.position += 1),
+            &|w| w.tenants.values_mut().for_each(|entry| entry.hash = Digest([1; 32])),
         ];
         for (number, change) in changes.iter().enumerate() {
             let mut changed = witness.clone();

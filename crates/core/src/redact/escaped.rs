@@ -26,7 +26,8 @@ type SecretMatch = (Range<usize>, usize);
 pub(super) fn without<'a>(text: &'a str, secrets: &[(Secret, String)]) -> Cow<'a, str> {
     let escapings = [Escaping::None, Escaping::Json, Escaping::Url, Escaping::Form];
     let escapings = escapings.into_iter().filter(|escaping| escaping.occurs_in(text));
-    let mut found: Vec<SecretMatch> = escapings.flat_map(|it| it.find(text, secrets)).collect();
+    let mut found: Vec<SecretMatch> =
+        escapings.flat_map(|escaping| escaping.find(text, secrets)).collect();
     if found.is_empty() {
         return Cow::Borrowed(text);
     }

@@ -32,10 +32,10 @@ pub fn suggests_secret(name: &str) -> bool {
 
 /// The last word of a name in `snake_case`, `camelCase` or any other style, in lower case.
 fn last_word(name: &str) -> String {
-    let name = name.trim_end_matches(|it: char| !it.is_alphanumeric());
+    let name = name.trim_end_matches(|character: char| !character.is_alphanumeric());
     let mut word = Vec::new();
     for letter in name.chars().rev() {
-        let was_small = word.last().is_some_and(|it: &char| it.is_lowercase());
+        let was_small = word.last().is_some_and(|last: &char| last.is_lowercase());
         if !letter.is_alphanumeric() {
             break;
         }
@@ -47,7 +47,7 @@ fn last_word(name: &str) -> String {
             break;
         }
     }
-    word.iter().rev().flat_map(|it| it.to_lowercase()).collect()
+    word.iter().rev().flat_map(|letter| letter.to_lowercase()).collect()
 }
 
 #[cfg(test)]

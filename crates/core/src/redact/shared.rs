@@ -37,7 +37,7 @@ pub fn has_secret_shape(text: &str) -> bool {
 
 fn is_secret_text(text: &str, levels: usize) -> bool {
     // A secret copied from a page may have other characters between its own.
-    let clean: String = text.chars().filter(|it| !is_hidden(*it)).nfkc().collect();
+    let clean: String = text.chars().filter(|character| !is_hidden(*character)).nfkc().collect();
     has_shape_within(&clean, levels)
 }
 
@@ -137,8 +137,8 @@ fn has_plain_shape(text: &str) -> bool {
         || has_assignment(text)
         || has_value_of_element(text)
         || option_with_secret(&text.split_whitespace().collect::<Vec<_>>()).is_some()
-        || BEGINNINGS.iter().any(|it| {
-            let mut parts = text.split(it).skip(1);
+        || BEGINNINGS.iter().any(|beginning| {
+            let mut parts = text.split(beginning).skip(1);
             parts.any(|rest| rest.chars().take_while(char::is_ascii_alphanumeric).count() >= 6)
         })
 }
@@ -156,9 +156,10 @@ fn has_scheme_and_secret(text: &str) -> bool {
     let mut words = text.split_whitespace().peekable();
     while let Some(word) = words.next() {
         let word = word.rsplit([':', '=', '"', '\'']).next().unwrap_or_default();
-        let is_scheme = ["bearer", "basic", "token"].iter().any(|it| word.eq_ignore_ascii_case(it));
+        let is_scheme =
+            ["bearer", "basic", "token"].iter().any(|scheme| word.eq_ignore_ascii_case(scheme));
         let is_random = |next: &&str| {
-            let has = |kind: fn(&char) -> bool| next.chars().any(|it| kind(&it));
+            let has = |kind: fn(&char) -> bool| next.chars().any(|character| kind(&character));
             next.len() >= MIN_AFTER_SCHEME
                 && !next.contains("{{")
                 && (next.len() >= LONGER_THAN_WORDS
@@ -175,16 +176,18 @@ fn has_scheme_and_secret(text: &str) -> bool {
 
 /// Whether `word` has capital letters after small ones.
 fn has_mixed_case(word: &str) -> bool {
-    let small = word.find(|it: char| it.is_ascii_lowercase());
+    let small = word.find(|character: char| character.is_ascii_lowercase());
     small.is_some_and(|at| {
-        word.get(at..).is_some_and(|it| it.contains(|c: char| c.is_ascii_uppercase()))
+        word.get(at..).is_some_and(|rest| rest.contains(|c: char| c.is_ascii_uppercase()))
     })
 }
 
 /// Finds `scheme://user:password@host`.
 fn has_password_in_url(text: &str) -> bool {
     text.split("://").skip(1).any(|rest| {
-        let end = rest.find(|it: char| it.is_whitespace() || matches!(it, '/' | '?' | '#'));
+        let end = rest.find(|character: char| {
+            character.is_whitespace() || matches!(character, '/' | '?' | '#')
+        });
         let authority = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
         let user = authority.rsplit_once('@').map(|(user, _)| user);
         let password = user.and_then(|user| user.split_once(':')).map(|(_, password)| password);
@@ -195,7 +198,8 @@ fn has_password_in_url(text: &str) -> bool {
 /// Finds `password=…` and similar texts, as in addresses, connection strings and environments, and
 /// `password: hunter2`. After a colon, a plain word is part of a sentence.
 fn has_assignment(text: &str) -> bool {
-    let is_end = |it: char| it.is_whitespace() || matches!(it, '&' | ';' | '?' | ',');
+    let is_end =
+        |character: char| character.is_whitespace() || matches!(character, '&' | ';' | '?' | ',');
     let mut parts = text.split(is_end).filter(|part| !part.is_empty()).peekable();
     while let Some(part) = parts.next() {
         if let Some((name, value)) = part.split_once('=') {
@@ -211,7 +215,7 @@ fn has_assignment(text: &str) -> bool {
             let value = value.trim_matches(['"', '\'']);
             let letters = value.trim_end_matches(['.', ')']);
             let is_word =
-                letters.bytes().all(|it| it.is_ascii_alphabetic()) && !has_mixed_case(letters);
+                letters.bytes().all(|byte| byte.is_ascii_alphabetic()) && !has_mixed_case(letters);
             let is_secret = value.len() >= 4 && is_given(value) && !is_word;
             let name = name.trim_start_matches(['"', '\'', '{', '(']);
             // A host follows `//`.
@@ -255,10 +259,11 @@ impl Walk<'_> {
         }
         let fragment = schema.get("$ref").and_then(Value::as_str);
         // A circular reference stops at the limit above.
-        let target = fragment.and_then(|it| find(self.root, it.strip_prefix('#')?));
-        let combined = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|it| schema.get(it));
+        let target = fragment.and_then(|reference| find(self.root, reference.strip_prefix('#')?));
+        let combined =
+            ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|keyword| schema.get(keyword));
         let branches = combined.filter_map(Value::as_array).flatten();
-        let conditional = ["then", "else"].into_iter().filter_map(|it| schema.get(it));
+        let conditional = ["then", "else"].into_iter().filter_map(|keyword| schema.get(keyword));
         for inner in target.into_iter().chain(branches).chain(conditional) {
             if let Some(found) = self.first_secret(inner, value, place) {
                 return Some(found);

@@ -63,7 +63,7 @@ impl Inliner<'_> {
         let (mut own, mut reference) = (Map::new(), None);
         for (keyword, value) in members {
             let kept = match (keyword.as_str(), value) {
-                (it, Value::Object(_)) if DEFINITIONS.contains(&it) => continue,
+                (word, Value::Object(_)) if DEFINITIONS.contains(&word) => continue,
                 ("$ref", Value::String(text)) => {
                     reference = Some(text);
                     continue;
@@ -72,10 +72,12 @@ impl Inliner<'_> {
                     self.has_unknown = true;
                     value.clone()
                 }
-                (it, _) if DATA.contains(&it) => value.clone(),
-                (it, Value::Object(map)) if MAPS.contains(&it) => {
+                (word, _) if DATA.contains(&word) => value.clone(),
+                (word, Value::Object(map)) if MAPS.contains(&word) => {
                     let named = map.iter();
-                    named.map(|(name, it)| (name.clone(), self.schema(it, depth + 2))).collect()
+                    named
+                        .map(|(name, inner)| (name.clone(), self.schema(inner, depth + 2)))
+                        .collect()
                 }
                 _ => self.schema(value, depth + 1),
             };
@@ -102,7 +104,7 @@ impl Inliner<'_> {
         if self.inserted <= MAX_INSERTED {
             self.inserted += target.to_string().len();
         }
-        let schema = if place.is_empty() || self.path.iter().any(|it| it == place) {
+        let schema = if place.is_empty() || self.path.iter().any(|outer| outer == place) {
             open(&format!("as `{name}`, which contains it"), Some(target))
         } else if self.inserted > MAX_INSERTED {
             open(&format!("`{name}`, left open, because the schema is too long"), Some(target))
@@ -123,7 +125,7 @@ impl Inliner<'_> {
 /// Creates a schema that restricts only the type, to that of `target`.
 fn open(note: &str, target: Option<&Value>) -> SchemaObject {
     let mut schema = SchemaObject::new();
-    if let Some(Value::String(kind)) = target.and_then(|it| it.get("type")) {
+    if let Some(Value::String(kind)) = target.and_then(|members| members.get("type")) {
         schema.insert("type".to_owned(), json!(kind));
     }
     schema.insert("description".to_owned(), json!(note));

@@ -40,7 +40,7 @@ fn a_caller_alone_has_everything_and_leaves_an_eighth_once_others_were_seen() {
 fn many_principals_of_one_tenant_are_one_tenant() {
     let mut shares = Shares::new(64);
     assert!(shares.take(&owner(1, 0), 1));
-    let of_crowd: usize = (0..40).map(|it| fill(&mut shares, &owner(0, it))).sum();
+    let of_crowd: usize = (0..40).map(|number| fill(&mut shares, &owner(0, number))).sum();
     assert_eq!(of_crowd, 55);
     assert_eq!(fill(&mut shares, &owner(1, 0)), 8);
 }
@@ -66,7 +66,7 @@ fn a_tenant_has_its_floor_in_any_case() {
 #[test]
 fn a_tenant_beyond_its_share_gives_up_its_own_and_never_that_of_another() {
     let mut shares = Shares::new(16);
-    let (small, crowd) = (owner(0, 0), |it| owner(1, it));
+    let (small, crowd) = (owner(0, 0), |principal| owner(1, principal));
     shares.add(&small, 2);
     for (principal, amount) in [(0, 3), (1, 6), (2, 5)] {
         shares.add(&crowd(principal), amount);
@@ -111,7 +111,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        4 => (0..4_usize, 0..5_usize).prop_map(|(tenant, it)| Step::Request(tenant, it)),
+        4 => (0..4_usize, 0..5_usize).prop_map(|(tenant, principal)| Step::Request(tenant, principal)),
         3 => any::<usize>().prop_map(Step::GiveBack),
         1 => any::<usize>().prop_map(Step::Cancel),
     ];
@@ -148,12 +148,12 @@ proptest! {
                 Step::GiveBack(_) | Step::Cancel(_) => {}
             }
             loop {
-                let of = |tenant: &TenantId| held.iter().filter(|it| it.tenant == *tenant).count();
+                let of = |tenant: &TenantId| held.iter().filter(|key| key.tenant == *tenant).count();
                 let least = waiting.iter().map(|(owner, _)| of(&owner.tenant)).min();
                 let Some((owner, _)) = shares.serve_next() else { break };
                 prop_assert_eq!(Some(of(&owner.tenant)), least);
-                let mut own = waiting.iter().enumerate().filter(|(_, it)| it.0 == owner);
-                let oldest = own.by_ref().min_by_key(|(_, it)| it.1.0).map(|(at, _)| at);
+                let mut own = waiting.iter().enumerate().filter(|(_, waiter)| waiter.0 == owner);
+                let oldest = own.by_ref().min_by_key(|(_, waiter)| waiter.1.0).map(|(at, _)| at);
                 waiting.remove(oldest.unwrap());
                 held.push(owner);
             }
@@ -181,8 +181,8 @@ proptest! {
     ) {
         let mut shares = Shares::new(size);
         let wait = |shares: &mut Shares<()>, tenant: usize, requests: usize| {
-            for it in 0..requests {
-                shares.wait(&owner(tenant, it % principals[tenant]), ());
+            for request in 0..requests {
+                shares.wait(&owner(tenant, request % principals[tenant]), ());
             }
         };
         for tenant in 0..principals.len() {
@@ -194,7 +194,7 @@ proptest! {
                 held.push(owner);
             }
             let mut of: HashMap<_, usize> = HashMap::new();
-            held.iter().for_each(|it| *of.entry(it.tenant.clone()).or_default() += 1);
+            held.iter().for_each(|key| *of.entry(key.tenant.clone()).or_default() += 1);
             let of = |tenant| of.get(&owner(tenant, 0).tenant).copied().unwrap_or_default();
             let counts: Vec<_> = (0..principals.len()).map(of).collect();
             let (most, least) = (counts.iter().max().unwrap(), counts.iter().min().unwrap());

@@ -297,13 +297,19 @@ impl Template {
     }
 
     fn parameters(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().flat_map(ArgumentPart::arguments).filter_map(|it| it.parameter.as_deref())
+        self.0
+            .iter()
+            .flat_map(ArgumentPart::arguments)
+            .filter_map(|argument| argument.parameter.as_deref())
     }
 
     /// The parameters that arguments cannot be rendered without.
     fn required(&self) -> BTreeSet<&str> {
         let single = self.0.iter().filter(|part| matches!(part, ArgumentPart::Argument(_)));
-        single.flat_map(ArgumentPart::arguments).filter_map(|it| it.parameter.as_deref()).collect()
+        single
+            .flat_map(ArgumentPart::arguments)
+            .filter_map(|argument| argument.parameter.as_deref())
+            .collect()
     }
 
     /// Renders the arguments for `values`.
@@ -314,8 +320,9 @@ impl Template {
         let mut rendered = Vec::new();
         let mut bytes = 0;
         for part in &self.0 {
-            let there =
-                |it: &Argument| it.parameter.as_ref().is_none_or(|name| values.get(name).is_some());
+            let there = |argument: &Argument| {
+                argument.parameter.as_ref().is_none_or(|name| values.get(name).is_some())
+            };
             if !part.arguments().iter().all(there) {
                 continue;
             }
@@ -459,12 +466,12 @@ pub fn scalar(value: Option<&Value>, name: &str) -> Result<String, ArgumentError
 /// Whether `schema` accepts only values that can be written as one argument.
 fn is_scalar(schema: &Value) -> bool {
     const SCALAR: [&str; 4] = ["string", "integer", "number", "boolean"];
-    let is_scalar_type = |it: &Value| it.as_str().is_some_and(|name| SCALAR.contains(&name));
+    let is_scalar_type = |kind: &Value| kind.as_str().is_some_and(|name| SCALAR.contains(&name));
     match (schema.get("type"), schema.get("enum"), schema.get("const")) {
         (Some(Value::Array(types)), _, _) => types.iter().all(is_scalar_type),
         (Some(one), _, _) => is_scalar_type(one),
         (None, Some(Value::Array(values)), _) => {
-            values.iter().all(|it| it.is_string() || it.is_number() || it.is_boolean())
+            values.iter().all(|value| value.is_string() || value.is_number() || value.is_boolean())
         }
         (None, _, Some(value)) => value.is_string() || value.is_number() || value.is_boolean(),
         (None, _, None) => false,

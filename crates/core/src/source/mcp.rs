@@ -28,7 +28,7 @@ pub struct StdioSpec {
 /// audiences in `_meta.ui.visibility`; without that list, they are the model and Apps.
 pub fn is_for_apps_only(tool: &Value) -> bool {
     let audiences = tool.pointer("/_meta/ui/visibility").and_then(Value::as_array);
-    audiences.is_some_and(|audiences| audiences.iter().all(|it| it != "model"))
+    audiences.is_some_and(|audiences| audiences.iter().all(|audience| audience != "model"))
 }
 
 #[cfg(test)]

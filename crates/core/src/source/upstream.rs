@@ -195,7 +195,7 @@ impl UpstreamSpec {
     pub fn program(&self, name: &str) -> Option<Digest> {
         match self.configured() {
             Self::Commands(commands) => {
-                Some(commands.commands.iter().find(|it| it.name == name)?.digest())
+                Some(commands.commands.iter().find(|command| command.name == name)?.digest())
             }
             // The digest of a workflow covers its definition, and native tools have no program.
             Self::Workflow(_) | Self::Native => None,

@@ -204,11 +204,11 @@ fn known(field: &str, value: &str, names: &[&str]) -> Result<TextPattern, Invali
 /// Whether an event can have only one such fact.
 fn is_exact(fact: &Fact) -> bool {
     match fact {
-        Fact::Principal(it)
-        | Fact::Tool(it)
-        | Fact::Source(it)
-        | Fact::Kind(it)
-        | Fact::Type(it) => it.is_exact(),
+        Fact::Principal(pattern)
+        | Fact::Tool(pattern)
+        | Fact::Source(pattern)
+        | Fact::Kind(pattern)
+        | Fact::Type(pattern) => pattern.is_exact(),
         Fact::Run(_) => true,
         Fact::Status(_) | Fact::Took(_) | Fact::Id(_) | Fact::Text(_) => false,
     }
@@ -230,7 +230,7 @@ fn once<T>(place: &mut Option<T>, field: &str, value: T) -> Result<(), InvalidFi
 
 /// The first printable characters of a field's name, which may be any text.
 fn shown(field: &str) -> String {
-    field.chars().filter(|it| it.is_ascii_graphic()).take(32).collect()
+    field.chars().filter(|character| character.is_ascii_graphic()).take(32).collect()
 }
 
 /// Divides a query at its spaces, except inside quotes.
@@ -239,7 +239,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, InvalidFilter> {
     let mut rest = text.trim_start();
     while !rest.is_empty() {
         if let Some(after) =
-            rest.strip_prefix('-').filter(|it| !it.starts_with(char::is_whitespace))
+            rest.strip_prefix('-').filter(|after| !after.starts_with(char::is_whitespace))
         {
             tokens.push(Token::Not);
             rest = after;
@@ -248,19 +248,19 @@ fn tokens(text: &str) -> Result<Vec<Token>, InvalidFilter> {
         let mut chars = rest.char_indices();
         let mut end = rest.len();
         let mut inside = false;
-        for (at, it) in &mut chars {
-            match it {
+        for (at, character) in &mut chars {
+            match character {
                 '"' => (inside, is_quoted) = (!inside, true),
-                it if it.is_whitespace() && !inside => {
+                character if character.is_whitespace() && !inside => {
                     end = at;
                     break;
                 }
-                it => {
+                character => {
                     // A colon inside of quotes belongs to the text.
-                    if it == ':' && !is_quoted && colon.is_none() {
+                    if character == ':' && !is_quoted && colon.is_none() {
                         colon = Some(whole.len());
                     }
-                    whole.push(it);
+                    whole.push(character);
                 }
             }
         }

@@ -87,7 +87,7 @@ fn age(text: &str) -> Option<TimeDelta> {
     let unit = text.chars().last()?;
     let digits = text.strip_suffix(unit)?;
     let number: i64 =
-        digits.parse().ok().filter(|_| digits.bytes().all(|it| it.is_ascii_digit()))?;
+        digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
     match unit {
         's' => TimeDelta::try_seconds(number),
         'm' => TimeDelta::try_minutes(number),
@@ -122,7 +122,8 @@ impl RunTime {
 
 /// Reads a time such as `250ms`, `1.5s`, `2m` or `1h`, in milliseconds.
 fn milliseconds(text: &str) -> Option<u32> {
-    let (number, unit) = text.split_at(text.find(|it: char| it.is_ascii_alphabetic())?);
+    let (number, unit) =
+        text.split_at(text.find(|character: char| character.is_ascii_alphabetic())?);
     let thousandths: u64 = match unit {
         "ms" => 1,
         "s" => 1_000,
@@ -131,7 +132,7 @@ fn milliseconds(text: &str) -> Option<u32> {
         _ => return None,
     };
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-    let is_number = |text: &str| text.len() <= 9 && text.bytes().all(|it| it.is_ascii_digit());
+    let is_number = |text: &str| text.len() <= 9 && text.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || number.ends_with('.') || !is_number(whole) || !is_number(part) {
         return None;
     }
@@ -156,7 +157,7 @@ impl Word {
     /// Ids have a digit; names as long as the shortest start of an id often have no digit.
     pub(super) fn new(text: &str) -> Self {
         let may_be_id = text.len() >= MIN_ID
-            && text.bytes().any(|it| it.is_ascii_digit())
+            && text.bytes().any(|byte| byte.is_ascii_digit())
             && !text.contains('*');
         Self { pattern: TextPattern::within(text), id: may_be_id.then(|| text.to_owned()) }
     }
@@ -184,7 +185,7 @@ mod tests {
             (">9999999h", None),
             (">1sé", None),
         ] {
-            let found = RunTime::parse(text).ok().map(|it| (it.least, it.most));
+            let found = RunTime::parse(text).ok().map(|time| (time.least, time.most));
             assert_eq!(found, range, "{text}");
         }
     }
