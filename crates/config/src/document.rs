@@ -80,7 +80,7 @@ pub(super) fn read<T: DeserializeOwned + Default>(
             Some(member) => {
                 [&key, &exact].iter().any(|table| broken.contains(&format!("{table}.{member}")))
             }
-            None => !is_key && broken.iter().any(|it| it.starts_with(&format!("{key}."))),
+            None => !is_key && broken.iter().any(|table| table.starts_with(&format!("{key}."))),
         };
         // Errors after the place where the file stops being TOML are unreliable, and so are errors
         // with an empty span.
@@ -160,7 +160,9 @@ fn explained(
     let number = |text: String, name: &str| text.replace(name, "expected a whole number");
     let types = ["a nonzero usize", "a nonzero u32", "usize", "u64", "u32", "u16", "u8"];
     (
-        types.iter().fold(message.to_owned(), |text, it| number(text, &format!("expected {it}"))),
+        types
+            .iter()
+            .fold(message.to_owned(), |text, kind| number(text, &format!("expected {kind}"))),
         None,
     )
 }

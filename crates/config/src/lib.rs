@@ -346,7 +346,8 @@ impl Resolver<'_> {
         let (toolsets, inline_refs) = (typed.toolset.0.into_iter(), typed.mcp.inline_refs);
         let store = self.store(typed.store);
         let server = self.server(typed.server);
-        let resource = typed.auth.resource.and_then(|it| self.resource(it, server.tls.is_some()));
+        let resource =
+            typed.auth.resource.and_then(|resource| self.resource(resource, server.tls.is_some()));
         Config {
             server,
             record: self.record(typed.record, store.is_shared()),
@@ -425,7 +426,7 @@ impl Config {
             });
             usual.into_iter().chain(rules).collect::<Vec<_>>()
         });
-        let routes = RouteScope::ALL.iter().filter_map(|it| Scope::parse(it.as_str()).ok());
+        let routes = RouteScope::ALL.iter().filter_map(|scope| Scope::parse(scope.as_str()).ok());
         rules.chain([self.approvals.respond_scope.clone()]).chain(routes).collect()
     }
 

@@ -91,7 +91,7 @@ impl Resolver<'_> {
             self.complain(key, message);
         }
         let resource = self.check("auth.resource.resource", check_public(&typed.resource));
-        if has_tls && resource.as_ref().is_some_and(|it| !is_https(it)) {
+        if has_tls && resource.as_ref().is_some_and(|url| !is_https(url)) {
             let message = "expected an https address, because `server.tls` is set";
             self.complain("auth.resource.resource", message);
         }

@@ -40,8 +40,8 @@ impl Config {
         let mut problems = Vec::new();
         for output in &self.protection.outputs {
             let path = followed(&output.path);
-            let inside = own.iter().find(|it| path.starts_with(&it.path));
-            let linked = || own.iter().find(|it| it.is_linked(&path));
+            let inside = own.iter().find(|entry| path.starts_with(&entry.path));
+            let linked = || own.iter().find(|entry| entry.is_linked(&path));
             let what = match inside.or_else(linked) {
                 Some(own) => own.what,
                 None if log.as_ref().is_some_and(|log| is_same(log, &path)) => "the server's log",
@@ -62,11 +62,11 @@ impl Config {
         let mut own = Vec::new();
         let mut add = |path: &Path, what| own.push(ServerPath { path: followed(path), what });
         add(data_dir, "the data directory");
-        store_files(&self.store.path, file).iter().for_each(|it| add(it, "the store"));
-        protection.keys.iter().for_each(|it| add(it, "a key of the server"));
-        protection.secrets.iter().for_each(|it| add(it, "a file with a secret"));
+        store_files(&self.store.path, file).iter().for_each(|path| add(path, "the store"));
+        protection.keys.iter().for_each(|path| add(path, "a key of the server"));
+        protection.secrets.iter().for_each(|path| add(path, "a file with a secret"));
         let configured = file.map(Path::to_owned).into_iter().chain(protection.included.clone());
-        configured.chain(self.source_files()).for_each(|it| add(&it, "the configuration"));
+        configured.chain(self.source_files()).for_each(|path| add(&path, "the configuration"));
         own
     }
 
@@ -76,7 +76,7 @@ impl Config {
         for source in &self.sources {
             let SourceFiles { patterns, file } = source.spec.upstream.files();
             // An unlistable directory is reported when the source is read.
-            let found = patterns.iter().filter_map(|it| files::find(it).ok());
+            let found = patterns.iter().filter_map(|pattern| files::find(pattern).ok());
             files_of_sources.extend(found.flatten());
             files_of_sources.extend(file.map(Path::to_owned));
         }
@@ -92,7 +92,8 @@ impl ServerPath {
             return false;
         }
         let inside = fs::read_dir(&self.path).into_iter().flatten().flatten();
-        is_same(&found, &self.path) || inside.map(|it| it.path()).any(|it| is_same(&found, &it))
+        is_same(&found, &self.path)
+            || inside.map(|entry| entry.path()).any(|file| is_same(&found, &file))
     }
 }
 

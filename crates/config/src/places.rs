@@ -60,7 +60,7 @@ impl Places {
             DeValue::Table(table) => self.add_table(&place, table),
             DeValue::Array(array) => {
                 for (index, element) in
-                    array.iter().enumerate().filter(|(_, it)| it.get_ref().is_table())
+                    array.iter().enumerate().filter(|(_, value)| value.get_ref().is_table())
                 {
                     let place = place.element(index, element.get_ref());
                     self.add(place, element.span().start, element);

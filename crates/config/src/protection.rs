@@ -42,7 +42,10 @@ impl Config {
                 "the data directory or a key of the server"
             } else if meets(&server) {
                 "the memory and the environment of the server"
-            } else if secrets.iter().any(|it| meets(it) && (named.is_written || *it != path)) {
+            } else if secrets
+                .iter()
+                .any(|secret| meets(secret) && (named.is_written || *secret != path))
+            {
                 "a file with a secret"
             } else if named.is_written && fixed.iter().any(meets) {
                 "the configuration"
@@ -80,7 +83,7 @@ pub(super) fn store_files(store: &Path, config: Option<&Path>) -> Vec<PathBuf> {
     }
     let name = store.file_name().unwrap_or_default().as_encoded_bytes();
     let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
-    let beside = entries.filter(|it| it.file_name().as_encoded_bytes().starts_with(name));
+    let beside = entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(name));
     let mut files: Vec<PathBuf> = beside.map(|entry| entry.path()).collect();
     // Files that the server creates later.
     for ending in ["", "-wal", "-shm", "-journal", ".signing-key", ".witness"] {

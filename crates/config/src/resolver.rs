@@ -77,7 +77,7 @@ impl Resolver<'_> {
     ) {
         let table = self.places.shown(table);
         let within = format!("{table}.");
-        if !self.broken.iter().any(|it| *it == table || it.starts_with(&within)) {
+        if !self.broken.iter().any(|other| *other == table || other.starts_with(&within)) {
             self.complain(key, message);
         }
     }

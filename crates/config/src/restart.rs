@@ -74,7 +74,7 @@ fn is_other_server(started: &ServerConfig, new: &ServerConfig) -> bool {
         drain: _,
     } = new;
     // The files of the certificate can change at any time, but not whether there are any.
-    let hsts = |it: &ServerConfig| it.tls.as_ref().map(|tls| tls.hsts);
+    let hsts = |config: &ServerConfig| config.tls.as_ref().map(|tls| tls.hsts);
     started.listen != *listen
         || started.behind_proxy != *behind_proxy
         || hsts(started) != hsts(new)

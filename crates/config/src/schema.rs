@@ -187,7 +187,7 @@ fn simplify(schema: &mut Map<String, Value>) {
             }
         }
     }
-    if schema.get("default").is_some_and(|it| it.is_null() || it.is_object()) {
+    if schema.get("default").is_some_and(|value| value.is_null() || value.is_object()) {
         schema.shift_remove("default");
     }
     let words = schema.shift_remove("x-default");
@@ -246,8 +246,9 @@ mod tests {
                 let described = member.get("description").is_some();
                 let table = member["$ref"].as_str().or(member["items"]["$ref"].as_str());
                 let table = table.or(member["additionalProperties"]["$ref"].as_str());
-                let table = table.and_then(|it| schema.pointer(it.trim_start_matches('#')));
-                let table = table.and_then(|it| it.get("description"));
+                let table =
+                    table.and_then(|reference| schema.pointer(reference.trim_start_matches('#')));
+                let table = table.and_then(|definition| definition.get("description"));
                 assert!(described || table.is_some(), "{name}: {key}: {member}");
                 keys += 1;
             }

@@ -137,10 +137,11 @@ mod tests {
     #[test]
     fn what_extends_beyond_a_tenant_is_named_and_never_claimed() {
         let beyond = |scope: &&RouteScope| !scope.may_be_claimed();
-        let beyond: Vec<_> = RouteScope::ALL.iter().filter(beyond).map(|it| it.as_str()).collect();
+        let beyond: Vec<_> =
+            RouteScope::ALL.iter().filter(beyond).map(|scope| scope.as_str()).collect();
         assert_eq!(beyond, ["config:write", "keys:impersonate", "metrics:all", "pins:approve"]);
         let named = RouteScope::ALL.iter().filter(|scope| scope.is_named());
-        let named: Vec<_> = named.map(|it| it.as_str()).collect();
+        let named: Vec<_> = named.map(|scope| scope.as_str()).collect();
         assert_eq!(named, ["config:write", "metrics:all", "pins:approve"]);
     }
 }

@@ -91,7 +91,9 @@ impl<'de> Deserialize<'de> for KeyPlace {
         let empty = match deserializer.deserialize_any(PlaceVisitor { keys, expected })? {
             Place::File(path) if !path.is_empty() => return Ok(Self::File(path.into())),
             Place::Env(name) if !name.is_empty() => return Ok(Self::Env(name)),
-            Place::Command(command) if command.first().is_some_and(|it| !it.is_empty()) => {
+            Place::Command(command)
+                if command.first().is_some_and(|program| !program.is_empty()) =>
+            {
                 return Ok(Self::Command(command));
             }
             Place::File(_) => "expected the path of a file",

@@ -298,7 +298,8 @@ fn check_prefix(prefix: &str) -> Result<(), &'static str> {
     let is_path = prefix.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_segment));
     if !is_path {
         Err("expected a path such as \"/explorer\", without a final `/`")
-    } else if TAKEN.iter().any(|it| prefix == *it || prefix.starts_with(&format!("{it}/"))) {
+    } else if TAKEN.iter().any(|taken| prefix == *taken || prefix.starts_with(&format!("{taken}/")))
+    {
         Err("another surface has this path; choose another prefix")
     } else {
         Ok(())

@@ -177,7 +177,7 @@ impl FormKeys {
     }
 
     fn has(&self, key: &str) -> bool {
-        self.keys.iter().any(|it| it == key)
+        self.keys.iter().any(|known| known == key)
     }
 
     /// The key that selects the form among those of its kind.
@@ -194,7 +194,7 @@ pub(super) fn split(tree: &mut DeTable<'_>) {
     for source in sources.iter_mut() {
         let span = source.span();
         let DeValue::Table(table) = source.get_mut() else { continue };
-        let common = |key: &str| KEYS.0.iter().any(|it| it == key);
+        let common = |key: &str| KEYS.0.iter().any(|known| known == key);
         let mut own = DeTable::new();
         for (key, value) in std::mem::take(table) {
             match common(key.get_ref()) {
@@ -231,7 +231,7 @@ pub(super) fn explain(key: &str, known: Vec<String>) -> UnknownKey {
     let same: Vec<&FormKeys> = forms.iter().filter(|form| form.keys == known).collect();
     let Some(own) = same.first() else { return UnknownKey::Known(known) };
     let others: Vec<&FormKeys> = forms.iter().filter(|form| form.has(key)).collect();
-    let is_rival = |it: &&FormKeys| it.kind() == own.kind() && it.selector() == Some(key);
+    let is_rival = |other: &&FormKeys| other.kind() == own.kind() && other.selector() == Some(key);
     if let ([_], Some(selector)) = (same.as_slice(), own.selector())
         && others.iter().any(is_rival)
     {
@@ -242,8 +242,8 @@ pub(super) fn explain(key: &str, known: Vec<String>) -> UnknownKey {
     }
     let mut names: Vec<String> = Vec::new();
     for form in &others {
-        let mut kindred = forms.iter().filter(|it| it.kind() == form.kind());
-        let name = match form.selector().filter(|_| !kindred.all(|it| it.has(key))) {
+        let mut kindred = forms.iter().filter(|other| other.kind() == form.kind());
+        let name = match form.selector().filter(|_| !kindred.all(|other| other.has(key))) {
             Some(selector) => format!("\"{}\" with `{selector}`", form.kind()),
             None => format!("\"{}\"", form.kind()),
         };

@@ -131,5 +131,5 @@ pub fn has_password(url: &str) -> bool {
     let rest = POSTGRES.iter().find_map(|scheme| url.strip_prefix(scheme)).unwrap_or_default();
     let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));
     let user = place.rsplit_once('@').map_or("", |(user, _)| user);
-    user.contains(':') || parameters.split('&').any(|it| it.starts_with("password="))
+    user.contains(':') || parameters.split('&').any(|parameter| parameter.starts_with("password="))
 }

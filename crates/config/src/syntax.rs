@@ -62,7 +62,7 @@ fn duplicate(text: &str, span: &Range<usize>, places: &Places) -> String {
     let is_header = header_of(line).is_some();
     let header = header_of(line).unwrap_or_default();
     // A second table replaces the first one among the places, so its header is searched in the text.
-    let same = text.lines().position(|it| is_header && header_of(it) == Some(header));
+    let same = text.lines().position(|other| is_header && header_of(other) == Some(header));
     let same = same.map(|at| at + 1).filter(|&line| line < places.line(span.start));
     let first = places.before(span.start).filter(|(exact, at)| match is_header {
         true => *exact == header,

@@ -39,7 +39,7 @@ pub fn diff(before: &str, after: &str) -> Vec<Hunk> {
     let headers: Vec<&str> = after.lines().map(str::trim).collect();
     let table = |line: usize| {
         let above = headers.iter().take(line).rev();
-        let found = above.copied().find(|it| it.starts_with('[') && it.ends_with(']'));
+        let found = above.copied().find(|header| header.starts_with('[') && header.ends_with(']'));
         found.unwrap_or_default().to_owned()
     };
     let (mut hunks, mut lines): (Vec<Hunk>, usize) = (Vec::new(), 0);

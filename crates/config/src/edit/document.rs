@@ -80,7 +80,7 @@ fn element(
         return Err(EditError::of_key(key, message));
     }
     let at = elements(document, array)?
-        .and_then(|all| all.iter().position(|it| is_called(it, key, &change.name)));
+        .and_then(|all| all.iter().position(|element| is_called(element, key, &change.name)));
     match (change.action, at) {
         (EditAction::Add, Some(_)) => Err(exists(change)),
         (EditAction::Set | EditAction::Remove, None) => Err(missing(change)),
@@ -177,7 +177,7 @@ fn last_position(item: &Item) -> Option<isize> {
 /// Keeps the comments before a removed table that are not directly above it, such as the head of the
 /// file.
 fn keep_comment(document: &mut DocumentMut, removed: &Table) {
-    let prefix = removed.decor().prefix().and_then(|it| it.as_str()).unwrap_or_default();
+    let prefix = removed.decor().prefix().and_then(|raw| raw.as_str()).unwrap_or_default();
     // A comment directly above it goes with it.
     let Some((kept, _)) = prefix.rsplit_once("\n\n") else { return };
     if kept.trim().is_empty() {
@@ -212,7 +212,8 @@ fn next_place(table: &Table, after: Option<isize>) -> Option<isize> {
 fn put_before(table: &mut Table, place: isize, text: &str) {
     let visit = |table: &mut Table| {
         if table.position() == Some(place) {
-            let own = table.decor().prefix().and_then(|it| it.as_str()).unwrap_or("\n").to_owned();
+            let own =
+                table.decor().prefix().and_then(|raw| raw.as_str()).unwrap_or("\n").to_owned();
             let gap = if own.starts_with('\n') { "" } else { "\n" };
             table.decor_mut().set_prefix(format!("{text}{gap}{own}"));
         } else {
@@ -288,7 +289,7 @@ fn toolset(document: &mut DocumentMut, change: &Change) -> Result<(), EditError>
 fn rule(document: &mut DocumentMut, change: &Change) -> Result<(), EditError> {
     let id = change.source.as_deref().unwrap_or_default();
     let source = elements(document, "source")?
-        .and_then(|all| all.iter_mut().find(|it| is_called(it, "id", id)));
+        .and_then(|all| all.iter_mut().find(|element| is_called(element, "id", id)));
     let Some(source) = source else {
         return Err(EditError::new(format!("the file has no source `{id}`")));
     };
@@ -436,7 +437,7 @@ fn replace(old: &mut Value, mut new: Value) {
 /// comments.
 fn adjust(old: &mut Array, new: &Array) {
     let wanted: Vec<String> = new.iter().map(plain).collect();
-    old.retain(|it| wanted.contains(&plain(it)));
+    old.retain(|item| wanted.contains(&plain(item)));
     let kept: Vec<String> = old.iter().map(plain).collect();
     if !wanted.starts_with(&kept) {
         // The order changed, so the array is rewritten.
@@ -479,15 +480,15 @@ fn push(array: &mut Array, mut value: Value) {
 /// A comparable form of a value, without its comments and layout.
 fn plain(value: &Value) -> String {
     match value {
-        Value::String(it) => format!("s{}", it.value()),
-        Value::Integer(it) => format!("i{}", it.value()),
-        Value::Float(it) => format!("f{}", it.value()),
-        Value::Boolean(it) => format!("b{}", it.value()),
-        Value::Datetime(it) => format!("d{}", it.value()),
-        Value::Array(it) => format!("a{:?}", it.iter().map(plain).collect::<Vec<_>>()),
-        Value::InlineTable(it) => {
+        Value::String(text) => format!("s{}", text.value()),
+        Value::Integer(number) => format!("i{}", number.value()),
+        Value::Float(number) => format!("f{}", number.value()),
+        Value::Boolean(flag) => format!("b{}", flag.value()),
+        Value::Datetime(time) => format!("d{}", time.value()),
+        Value::Array(array) => format!("a{:?}", array.iter().map(plain).collect::<Vec<_>>()),
+        Value::InlineTable(table) => {
             let mut members: Vec<_> =
-                it.iter().map(|(key, value)| (key.to_owned(), plain(value))).collect();
+                table.iter().map(|(key, value)| (key.to_owned(), plain(value))).collect();
             members.sort();
             format!("t{members:?}")
         }
@@ -500,23 +501,23 @@ fn value(setting: &Json, depth: usize) -> Result<Value, String> {
     }
     Ok(match setting {
         Json::Null => return Err("`null` can only remove a key".to_owned()),
-        Json::Bool(it) => (*it).into(),
-        Json::Number(it) => match (it.as_i64(), it.as_f64()) {
-            (Some(it), _) => it.into(),
+        Json::Bool(flag) => (*flag).into(),
+        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(whole), _) => whole.into(),
             // A number that TOML would round is rejected.
             (None, Some(double))
-                if Number::from_f64(double).is_some_and(|same| compare(it, &same).is_eq()) =>
+                if Number::from_f64(double).is_some_and(|same| compare(number, &same).is_eq()) =>
             {
                 double.into()
             }
             _ => return Err("is a number that TOML does not have".to_owned()),
         },
-        Json::String(it) if is_placeholder(it) => {
+        Json::String(text) if is_placeholder(text) => {
             return Err(
                 "has the mark of a hidden value; leave it out to keep that value".to_owned()
             );
         }
-        Json::String(it) => it.as_str().into(),
+        Json::String(text) => text.as_str().into(),
         Json::Array(items) => {
             let mut array = Array::new();
             for item in items {
@@ -542,6 +543,7 @@ fn exists(change: &Change) -> EditError {
 }
 
 fn missing(change: &Change) -> EditError {
-    let of = change.source.as_ref().map(|it| format!(" of source `{it}`")).unwrap_or_default();
+    let of =
+        change.source.as_ref().map(|source| format!(" of source `{source}`")).unwrap_or_default();
     EditError::new(format!("the file has no {} `{}`{of}", change.kind, change.name))
 }

@@ -216,7 +216,7 @@ impl ConfigFile {
         let written = |error| FileError::System { what: "copied", error };
         // Check before rotating backups.
         for backup in (1..=BACKUPS).map(|number| self.backup(number)) {
-            if fs::symlink_metadata(&backup).is_ok_and(|it| it.is_dir()) {
+            if fs::symlink_metadata(&backup).is_ok_and(|metadata| metadata.is_dir()) {
                 let reason = format!("the name {} of its copies is a directory", backup.display());
                 return Err(FileError::Unsuitable(reason));
             }
@@ -284,10 +284,11 @@ impl PendingFile {
     pub fn place(self) -> Result<Option<String>, FileError> {
         self.replace()?;
         // The new name is already in effect. Without this sync, only a power cut can lose it.
-        if let Err(error) = File::open(directory(&self.target)).and_then(|it| it.sync_all()) {
+        if let Err(error) = File::open(directory(&self.target)).and_then(|file| file.sync_all()) {
             tracing::warn!(%error, "the directory of the configuration could not be synced");
         }
-        let name = |path: &PathBuf| path.file_name().map(|it| it.to_string_lossy().into_owned());
+        let name =
+            |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
         Ok(self.backup.as_ref().and_then(name))
     }
 

@@ -135,7 +135,7 @@ fn json(item: &Item) -> Json {
         Item::None => Json::Null,
         Item::Value(value) => json_value(value),
         Item::Table(table) => object(table),
-        Item::ArrayOfTables(all) => all.iter().map(|it| object(it)).collect(),
+        Item::ArrayOfTables(all) => all.iter().map(|table| object(table)).collect(),
     }
 }
 
@@ -145,12 +145,12 @@ fn object(table: &dyn TableLike) -> Json {
 
 fn json_value(value: &Value) -> Json {
     match value {
-        Value::String(it) => it.value().as_str().into(),
-        Value::Integer(it) => (*it.value()).into(),
-        Value::Float(it) => (*it.value()).into(),
-        Value::Boolean(it) => (*it.value()).into(),
-        Value::Datetime(it) => it.value().to_string().into(),
-        Value::Array(it) => it.iter().map(json_value).collect(),
-        Value::InlineTable(it) => object(it),
+        Value::String(text) => text.value().as_str().into(),
+        Value::Integer(number) => (*number.value()).into(),
+        Value::Float(number) => (*number.value()).into(),
+        Value::Boolean(flag) => (*flag.value()).into(),
+        Value::Datetime(time) => time.value().to_string().into(),
+        Value::Array(array) => array.iter().map(json_value).collect(),
+        Value::InlineTable(table) => object(table),
     }
 }

@@ -393,8 +393,8 @@ fn what_another_program_writes_at_the_last_moment_stays() {
     let prepared = new.prepare(&hash("# theirs\n"), "# new\n").unwrap();
     fs::remove_file(new.path()).unwrap();
     assert!(matches!(prepared.place(), Err(FileError::Changed)));
-    let left = fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().file_name());
-    assert!(left.into_iter().all(|it| !it.to_string_lossy().starts_with('.')));
+    let left = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().starts_with('.')));
 }
 
 #[test]

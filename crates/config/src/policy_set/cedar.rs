@@ -184,8 +184,10 @@ impl PolicySet {
         }
         let allowed = response.decision().map(|decision| decision == Decision::Allow);
         let by = match allowed {
-            Some(_) => response.definitely_satisfied().map(|it| it.id().to_string()).collect(),
-            None => response.may_be_determining().map(|it| it.id().to_string()).collect(),
+            Some(_) => {
+                response.definitely_satisfied().map(|policy| policy.id().to_string()).collect()
+            }
+            None => response.may_be_determining().map(|policy| policy.id().to_string()).collect(),
         };
         PolicyDecision { allowed, by: sorted(by), errors: Vec::new() }
     }
@@ -234,8 +236,11 @@ impl Types {
             ("source", text(resource.source.as_str())),
             ("kind", text(tool.source.as_str())),
             ("tier", text(&tool.safety_tier.to_string())),
-            ("egress", text(&tool.egress.map(|it| it.to_string()).unwrap_or_default())),
-            ("approval", text(&tool.approval.map(|it| it.to_string()).unwrap_or_default())),
+            ("egress", text(&tool.egress.map(|egress| egress.to_string()).unwrap_or_default())),
+            (
+                "approval",
+                text(&tool.approval.map(|approval| approval.to_string()).unwrap_or_default()),
+            ),
             ("scopes", Value::new_set(required)),
         ];
         Ok(vec![
@@ -248,15 +253,19 @@ impl Types {
 
     /// The sizes of arguments by their names, which a record of a schema could not have.
     fn sizes(&self, shape: &Shape) -> Result<Entity, EvaluationError> {
-        let sizes = shape.arguments.iter().map(|it| (it.name.clone(), number(it.size)));
+        let sizes =
+            shape.arguments.iter().map(|argument| (argument.name.clone(), number(argument.size)));
         Entity::new_with_tags(uid(&self.sizes, "call"), [], [], sizes)
             .map_err(|_| EvaluationError::Inexpressible)
     }
 
     fn context(&self, surface: &str, shape: &InputShape) -> Result<Context, EvaluationError> {
         let InputShape { arguments: shape, round } = shape;
-        let names = shape.arguments.iter().map(|it| text(&it.name));
-        let types = shape.arguments.iter().map(|it| text(&format!("{}:{}", it.name, it.kind)));
+        let names = shape.arguments.iter().map(|argument| text(&argument.name));
+        let types = shape
+            .arguments
+            .iter()
+            .map(|argument| text(&format!("{}:{}", argument.name, argument.kind)));
         let arguments = [
             ("kind", text(shape.kind)),
             ("names", Value::new_set(names)),

@@ -193,8 +193,8 @@ mod tests {
         });
         let shape = Shape::of(&arguments).unwrap();
         let of = |name: &str| {
-            let it = shape.arguments.iter().find(|it| it.name == name).unwrap();
-            (it.kind, it.size)
+            let argument = shape.arguments.iter().find(|argument| argument.name == name).unwrap();
+            (argument.kind, argument.size)
         };
         assert_eq!(of("text"), ("string", 28));
         assert_eq!((of("flag"), of("none")), (("boolean", 0), ("null", 0)));

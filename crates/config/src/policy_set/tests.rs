@@ -73,7 +73,8 @@ fn what_is_wrong_with_policies_is_told_with_its_line() {
                  permit(principal, action, resource) when { resource.b };";
     let files = [file("one.cedar", wrong), file("two.cedar", "permit(")];
     let text = PolicySet::parse(&files, None).unwrap_err();
-    let places: Vec<String> = text.iter().map(|it| format!("{}:{:?}", it.file, it.line)).collect();
+    let places: Vec<String> =
+        text.iter().map(|error| format!("{}:{:?}", error.file, error.line)).collect();
     assert!(places.contains(&"one.cedar:Some(1)".to_owned()), "{places:?}");
     assert!(places.contains(&"one.cedar:Some(2)".to_owned()), "{places:?}");
     assert!(places.iter().any(|place| place.starts_with("two.cedar")), "{places:?}");

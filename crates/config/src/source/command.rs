@@ -125,7 +125,8 @@ impl Resolver<'_> {
             self.complain_of_absence(source, &key, message);
         }
         let commands = typed.commands.0.into_iter();
-        let commands = commands.filter_map(|(name, it)| self.command(&key, name, it)).collect();
+        let commands =
+            commands.filter_map(|(name, command)| self.command(&key, name, command)).collect();
         let spec = UpstreamSpec::Commands(CommandsSpec { stderr: typed.stderr, commands });
         Upstream::own((self.problems.len() == before).then_some(spec))
     }

@@ -70,7 +70,7 @@ impl Resolver<'_> {
 
     fn program(&mut self, source: &str, typed: Program) -> Option<UpstreamSpec> {
         let key = |member: &str| format!("{source}.{member}");
-        let sandbox = typed.sandbox.map(|it| self.confinement(&key("sandbox"), it));
+        let sandbox = typed.sandbox.map(|sandbox| self.confinement(&key("sandbox"), sandbox));
         let Some(command) = typed.command else {
             let message = "expected `command = [\"program\", …]` or `url = \"https://…\"`";
             self.complain_of_absence(source, &key("command"), message);
