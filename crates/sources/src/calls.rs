@@ -148,8 +148,9 @@ mod tests {
     async fn a_tenant_that_floods_a_source_keeps_no_other_waiting() {
         let calls = Calls::new(&SourceLimits::default());
         let first = calls.slot(&permit("a", "ann")).await.unwrap();
-        let crowd: Vec<_> = (0..260).map(|it| permit("b", &format!("p{}", it % 40))).collect();
-        let mut crowd: Vec<_> = crowd.iter().map(|it| Box::pin(calls.slot(it))).collect();
+        let crowd: Vec<_> =
+            (0..260).map(|number| permit("b", &format!("p{}", number % 40))).collect();
+        let mut crowd: Vec<_> = crowd.iter().map(|permit| Box::pin(calls.slot(permit))).collect();
         let mut held = Vec::new();
         for call in &mut crowd {
             if let Some(slot) = futures_util::FutureExt::now_or_never(call.as_mut()) {

@@ -142,7 +142,7 @@ impl CredentialResolver for Credentials {
         let Some(query) = CredentialQuery::new(need, tenant, principal)? else { return Ok(None) };
         let CredentialQuery { reference, owners, url } = query;
         let ready = self.prepare(reference, &owners, &url).await;
-        ready.map(|it| Some(Arc::new(it))).map_err(|refusal| refusal.at(Some(&url)))
+        ready.map(|credential| Some(Arc::new(credential))).map_err(|refusal| refusal.at(Some(&url)))
     }
 
     async fn find(

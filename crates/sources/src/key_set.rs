@@ -29,7 +29,7 @@ impl KeySetSource for KeySets {
         match sent.map_err(FetchError::Failed)? {
             FormAnswer { status: 200, body } => Ok(body),
             FormAnswer { status, .. }
-                if StatusCode::from_u16(status).is_ok_and(|it| it.is_redirection()) =>
+                if StatusCode::from_u16(status).is_ok_and(|code| code.is_redirection()) =>
             {
                 let problem = "it answers with a redirect; configure the address itself";
                 Err(FetchError::Failed(problem.to_owned()))

@@ -142,8 +142,10 @@ impl SendableCredential {
 
     /// Whether both have the same values.
     pub(super) fn is_same<'a>(&'a self, other: &'a Self) -> bool {
-        let token = |it: &'a Self| it.token.as_ref().map(|token| token.value().expose());
-        let credential = |it: &'a Self| (&it.credential.id, it.credential.revision);
+        let token =
+            |resolved: &'a Self| resolved.token.as_ref().map(|token| token.value().expose());
+        let credential =
+            |resolved: &'a Self| (&resolved.credential.id, resolved.credential.revision);
         credential(self) == credential(other) && token(self) == token(other)
     }
 }
@@ -217,7 +219,7 @@ pub(super) mod tests {
             name: "n".parse().unwrap(),
             owner: Owner::tenant(TenantId::parse("t").unwrap()),
             kind,
-            audiences: audiences.iter().map(|it| it.parse().unwrap()).collect(),
+            audiences: audiences.iter().map(|audience| audience.parse().unwrap()).collect(),
             created_at: at,
             rotated_at: at,
             expires_at: None,

@@ -184,7 +184,8 @@ pub(crate) async fn initialize(wire: &Wire) -> Result<Session, String> {
 
 /// The session described by `result` of the first request.
 fn session(era: Era, result: &Value, server: Option<&Value>) -> Session {
-    let declared = |name| result.get("capabilities").and_then(|it| it.get(name));
+    let declared =
+        |name| result.get("capabilities").and_then(|capabilities| capabilities.get(name));
     let tools = declared("tools");
     let list_changed = tools.and_then(|tools| tools.get("listChanged"));
     let version = server.and_then(|server| server.get("version")).and_then(Value::as_str);

@@ -101,7 +101,7 @@ impl<'de> Visitor<'de> for Outline {
                 };
             }
             let value: Part<'de> = members.next_value()?;
-            if let Some(place) = STRINGS.iter().position(|it| *it == key)
+            if let Some(place) = STRINGS.iter().position(|name| *name == key)
                 && let Some(is_string) = block.strings.get_mut(place)
             {
                 *is_string = value.text().is_some();

@@ -91,16 +91,18 @@ impl<'d> BodyEntry<'d> {
 /// Returns the media type with which a body is sent. Of a range, it is one within the range; for
 /// bytes it stays the range, because the caller names the type.
 fn sent_type(media_type: &str, kind: BodyKind) -> Result<&str, OperationProblem> {
-    let within = |types: &[&'static str]| types.iter().copied().find(|it| permits(media_type, it));
+    let within = |types: &[&'static str]| {
+        types.iter().copied().find(|candidate| permits(media_type, candidate))
+    };
     let sent = match kind {
         _ if !is_range(media_type) => Some(media_type),
         BodyKind::Json => Some("application/json"),
         BodyKind::Text => within(&["text/plain", "application/octet-stream"]),
         BodyKind::Binary | BodyKind::Form | BodyKind::Multipart => Some(media_type),
     };
-    let is_usable = |it: &&str| match is_range(it) {
-        true => is_valid(it),
-        false => HeaderValue::from_str(it).is_ok(),
+    let is_usable = |candidate: &&str| match is_range(candidate) {
+        true => is_valid(candidate),
+        false => HeaderValue::from_str(candidate).is_ok(),
     };
     sent.filter(is_usable).ok_or_else(|| {
         let named = listed(&[media_type]);

@@ -107,7 +107,7 @@ impl<'d> Composition<'d> {
                 properties.matching.extend(matching.map(|(_, schema)| schema));
                 let others = ["additionalProperties", "unevaluatedProperties"].into_iter();
                 let others = others.filter_map(|word| schema.get(word));
-                properties.others.extend(others.filter(|it| it.members().next().is_some()));
+                properties.others.extend(others.filter(|other| other.members().next().is_some()));
             }
         }
         Ok(properties)

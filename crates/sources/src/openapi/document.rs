@@ -156,8 +156,8 @@ impl<'d> Node<'d> {
     /// Whether the `type` of a schema is `name`, or a list that contains it.
     pub(super) fn is_type(self, name: &str) -> bool {
         match self.value.get("type") {
-            Some(Value::Array(names)) => names.iter().any(|it| it == name),
-            one => one.is_some_and(|it| it == name),
+            Some(Value::Array(names)) => names.iter().any(|value| value == name),
+            one => one.is_some_and(|value| value == name),
         }
     }
 
@@ -334,7 +334,9 @@ impl Document {
         from: FileId,
         reference: &str,
     ) -> Result<(FileId, String), ReferenceError> {
-        if let Some(pointer) = reference.strip_prefix('#').filter(|it| it.starts_with('/')) {
+        if let Some(pointer) =
+            reference.strip_prefix('#').filter(|pointer| pointer.starts_with('/'))
+        {
             return Ok((from, decoded(pointer)));
         }
         match self.find(from, reference) {
@@ -369,7 +371,8 @@ impl Document {
                 return self.names.get(&anchored(&at, &fragment)).cloned();
             }
             let file = self.places.get(&at).copied();
-            let is_read = |id: FileId| self.files.get(id.0).is_some_and(|it| it.content.is_ok());
+            let is_read =
+                |id: FileId| self.files.get(id.0).is_some_and(|entry| entry.content.is_ok());
             match (file, self.names.get(&at)) {
                 // A readable file at the address takes precedence over one that names itself so.
                 (Some(file), _) if is_read(file) => {

@@ -306,7 +306,7 @@ impl Folder {
             }
         }
         let extension = path.extension().and_then(|extension| extension.to_str());
-        if !extension.is_some_and(|it| EXTENSIONS.contains(&it.to_ascii_lowercase().as_str())) {
+        if !extension.is_some_and(|name| EXTENSIONS.contains(&name.to_ascii_lowercase().as_str())) {
             return Err("only files named *.yaml, *.yml and *.json are read".to_owned());
         }
         let io = |error: io::Error| io_reason(error.kind());

@@ -134,7 +134,8 @@ impl FieldContent {
         let is_file = types.first().is_some_and(|kind| !is_textual(kind))
             && !content.is_encoded
             && !content.is_structured;
-        let is_untyped = content.is_untyped && types.first().is_none_or(|it| essence(it) == "*/*");
+        let is_untyped =
+            content.is_untyped && types.first().is_none_or(|first| essence(first) == "*/*");
         if kind == FormKind::Multipart && (content.is_binary || is_file || is_untyped) {
             let media_types = types.iter().map(|kind| (*kind).to_owned()).collect();
             return Self::File { media_types };
@@ -166,7 +167,9 @@ impl FieldContent {
         const OTHERS: [&str; 3] = ["text/plain", "application/octet-stream", "application/yaml"];
         match media_type {
             None => Ok("application/json"),
-            Some(kind) if is_json(kind) || OTHERS.iter().any(|it| permits(kind, it)) => Ok(kind),
+            Some(kind) if is_json(kind) || OTHERS.iter().any(|other| permits(kind, other)) => {
+                Ok(kind)
+            }
             Some(kind) => Err(format!("must be a string: it is sent as {}", listed(&[kind]))),
         }
     }
@@ -250,7 +253,7 @@ impl Form {
         };
         let types = encoding.and_then(|encoding| encoding.text("contentType"));
         let types = types.or(content.media_type).unwrap_or_default();
-        let types: Vec<_> = types.split(',').map(str::trim).filter(|it| is_valid(it)).collect();
+        let types: Vec<_> = types.split(',').map(str::trim).filter(|name| is_valid(name)).collect();
         let is_object = content.is_object;
         let content = FieldContent::read(kind, content, &types);
         if let (FieldContent::Text { media_type: Some(kind) }, true) = (&content, is_object)

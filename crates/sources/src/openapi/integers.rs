@@ -74,7 +74,8 @@ impl Numbers {
     /// say more than its type, and many lists have no type.
     fn of(schema: Node<'_>) -> Option<Self> {
         let listed = schema.get("enum").into_iter().flat_map(Node::items);
-        let mut numbers = listed.chain(schema.get("const")).filter_map(|it| it.value.as_number());
+        let mut numbers =
+            listed.chain(schema.get("const")).filter_map(|node| node.value.as_number());
         if let Some(first) = numbers.next() {
             let all = is_integer(first) && numbers.all(is_integer);
             return Some(if all { Self::Integers } else { Self::Any });
@@ -102,9 +103,9 @@ fn plain(value: &Value) -> Cow<'_, Value> {
     match value {
         Value::Number(number) => match plain_integer(number) {
             Cow::Borrowed(_) => Cow::Borrowed(value),
-            Cow::Owned(text) => {
-                text.parse().map_or(Cow::Borrowed(value), |it| Cow::Owned(Value::Number(it)))
-            }
+            Cow::Owned(text) => text
+                .parse()
+                .map_or(Cow::Borrowed(value), |parsed| Cow::Owned(Value::Number(parsed))),
         },
         Value::Array(items) => {
             let items = items.iter().map(|item| plain(item).into_owned());

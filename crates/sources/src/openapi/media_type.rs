@@ -118,7 +118,7 @@ pub(super) fn permits(range: &str, media_type: &str) -> bool {
     let (range, media_type) = (essence(range), essence(media_type));
     match range.split_once('/') {
         Some(("*", "*")) => true,
-        Some((kind, "*")) => media_type.split_once('/').is_some_and(|(it, _)| it == kind),
+        Some((kind, "*")) => media_type.split_once('/').is_some_and(|(top, _)| top == kind),
         _ => range == media_type,
     }
 }
@@ -137,15 +137,15 @@ pub(super) fn bytes_type<T: AsRef<str>>(
 ) -> Result<String, String> {
     let all = || permitted.iter().map(AsRef::as_ref);
     let includes =
-        |media_type: &str| permitted.is_empty() || all().any(|it| permits(it, media_type));
+        |media_type: &str| permitted.is_empty() || all().any(|range| permits(range, media_type));
     let chosen = match named {
         // The document may add parameters.
         Some(named) if includes(named) => {
-            all().find(|it| essence(it) == named.to_ascii_lowercase()).or(Some(named))
+            all().find(|candidate| essence(candidate) == named.to_ascii_lowercase()).or(Some(named))
         }
         // `application/octet-stream` includes bytes of every media type.
-        Some(_) => all().find(|it| essence(it) == BYTES),
-        None => all().find(|it| !is_range(it)).or(includes(BYTES).then_some(BYTES)),
+        Some(_) => all().find(|candidate| essence(candidate) == BYTES),
+        None => all().find(|candidate| !is_range(candidate)).or(includes(BYTES).then_some(BYTES)),
     };
     chosen.map(str::to_owned).ok_or_else(|| {
         let permitted = listed(permitted);
@@ -160,6 +160,7 @@ pub(super) fn bytes_type<T: AsRef<str>>(
 
 /// Lists media types for a message.
 pub(super) fn listed<T: AsRef<str>>(media_types: &[T]) -> String {
-    let all: Vec<_> = media_types.iter().map(|it| format!("`{}`", it.as_ref())).collect();
+    let all: Vec<_> =
+        media_types.iter().map(|media_type| format!("`{}`", media_type.as_ref())).collect();
     tidy(&all.join(", "), MAX_SHOWN)
 }

@@ -45,12 +45,13 @@ pub(super) fn encode(
     const PLAIN: &FieldContent = &FieldContent::Text { media_type: None };
     let mut parts = Parts { boundary, bytes: Vec::new() };
     let is_file = |name: &str| {
-        fields.get(name).is_some_and(|it| matches!(it.content, FieldContent::File { .. }))
+        fields.get(name).is_some_and(|field| matches!(field.content, FieldContent::File { .. }))
     };
     let (files, others): (Vec<_>, Vec<_>) = members.iter().partition(|(name, _)| is_file(name));
     for (name, value) in others.into_iter().chain(files) {
         let field = fields.get(name);
-        let value = field.map_or(Cow::Borrowed(value), |it| it.integers.in_plain_digits(value));
+        let value =
+            field.map_or(Cow::Borrowed(value), |field| field.integers.in_plain_digits(value));
         let content = field.map_or(PLAIN, |field| &field.content);
         let items = match (&*value, field, content) {
             (Value::Null, ..) => continue,

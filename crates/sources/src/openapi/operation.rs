@@ -179,7 +179,7 @@ impl Operation {
             text.filter(|text| !text.is_empty()).map(str::to_owned)
         };
         let title = trimmed("summary");
-        let servers = [described].into_iter().chain(items).find_map(|it| it.get("servers"));
+        let servers = [described].into_iter().chain(items).find_map(|node| node.get("servers"));
         let left = reading.share.saturating_sub(size(&input));
         let mut notes = body.as_ref().map(|body| body.notes.clone()).unwrap_or_default();
         // The output schema is optional: a call does not need it.
@@ -191,7 +191,9 @@ impl Operation {
             name: name.clone(),
             method: (*method).to_owned(),
             path: path.to_owned(),
-            servers: servers.filter(|it| it.items().next().is_some()).map(|it| it.value.clone()),
+            servers: servers
+                .filter(|list| list.items().next().is_some())
+                .map(|list| list.value.clone()),
             parameters,
             body: body.map(|body| body.body),
             description: trimmed("description").or_else(|| title.clone()),

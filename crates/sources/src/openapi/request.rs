@@ -211,7 +211,7 @@ fn given<'a>(
     place: Place,
     arguments: &'a Map<String, Value>,
 ) -> impl Iterator<Item = (&'a Parameter, Cow<'a, Value>)> {
-    let parameters = operation.parameters.iter().filter(move |it| it.place == place);
+    let parameters = operation.parameters.iter().filter(move |parameter| parameter.place == place);
     parameters.filter_map(|parameter| Some((parameter, value(parameter, arguments)?)))
 }
 
@@ -257,7 +257,8 @@ fn form(argument: &str, fields: &Fields, value: &Value) -> Result<String, String
     let mut form = String::new();
     for (name, value) in members(argument, value)? {
         let field = fields.get(name);
-        let value = field.map_or(Cow::Borrowed(value), |it| it.integers.in_plain_digits(value));
+        let value =
+            field.map_or(Cow::Borrowed(value), |field| field.integers.in_plain_digits(value));
         let value = &*value;
         let is_flat = match value {
             Value::Null => continue,
@@ -268,7 +269,7 @@ fn form(argument: &str, fields: &Fields, value: &Value) -> Result<String, String
             Some(FieldContent::Text { media_type }) => media_type.as_deref(),
             Some(FieldContent::Json { .. } | FieldContent::File { .. }) | None => None,
         };
-        let is_json = field.is_some_and(|it| matches!(it.content, FieldContent::Json { .. }));
+        let is_json = field.is_some_and(|field| matches!(field.content, FieldContent::Json { .. }));
         let pairs = match field.and_then(|field| field.style) {
             Some((style, explode)) => {
                 encode::check_separators(name, value, style, explode, STRICT)?;

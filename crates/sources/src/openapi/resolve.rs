@@ -194,7 +194,7 @@ impl<'d> Bundle<'d> {
     fn one_way_of(&self, schema: Node<'_>) -> Vec<String> {
         let properties = Composition::repeated(self.document).properties(&[schema]);
         let is_one_way = |(name, schemas): (&str, Vec<Node<'_>>)| {
-            schemas.into_iter().any(|it| self.is_one_way(it)).then(|| name.to_owned())
+            schemas.into_iter().any(|schema| self.is_one_way(schema)).then(|| name.to_owned())
         };
         properties.unwrap_or_default().named.into_iter().filter_map(is_one_way).collect()
     }
@@ -205,7 +205,7 @@ impl<'d> Bundle<'d> {
             Direction::Answer => "writeOnly",
         };
         let followed = self.document.follow(property).ok();
-        [property].into_iter().chain(followed).any(|it| it.flag(annotation) == Some(true))
+        [property].into_iter().chain(followed).any(|node| node.flag(annotation) == Some(true))
     }
 
     /// Removes from `required` the properties that exist in the other direction only, and
@@ -223,7 +223,8 @@ impl<'d> Bundle<'d> {
         required.retain(|name| {
             let Some(name) = name.as_str() else { return true };
             let property = properties.and_then(|properties| properties.get(name));
-            !one_way.iter().any(|it| it == name) && !property.is_some_and(|it| self.is_one_way(it))
+            !one_way.iter().any(|other| other == name)
+                && !property.is_some_and(|node| self.is_one_way(node))
         });
         if required.is_empty() && before > 0 {
             kept.shift_remove("required");

@@ -34,7 +34,9 @@ impl Selection {
     pub(super) fn takes(&self, name: &str, method: &str, path: &str) -> bool {
         let line = format!("{} {path}", method.to_ascii_uppercase());
         let matches = |patterns: &[Pattern]| {
-            patterns.iter().any(|it| it.glob.is_match(if it.is_path { &line } else { name }))
+            patterns
+                .iter()
+                .any(|pattern| pattern.glob.is_match(if pattern.is_path { &line } else { name }))
         };
         (self.taken.is_empty() || matches(&self.taken)) && !matches(&self.refused)
     }
@@ -65,7 +67,7 @@ mod tests {
     #[test]
     fn operations_are_taken_by_name_or_by_method_and_path() {
         let takes = |patterns: &[&str], (name, method, path): (&str, &str, &str)| {
-            let patterns: Vec<_> = patterns.iter().map(|it| (*it).to_owned()).collect();
+            let patterns: Vec<_> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
             Selection::new(&patterns).unwrap().takes(name, method, path)
         };
         let get = ("pets_get", "get", "/pets/{id}");

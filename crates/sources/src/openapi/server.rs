@@ -87,11 +87,12 @@ impl Servers<'_> {
             let described = server.get("variables").and_then(|variables| variables.get(name));
             let value = match self.variables.get(name) {
                 Some(value) => value.as_str(),
-                None => described.and_then(|it| it.get("default")).and_then(Value::as_str).ok_or(
+                None => described.and_then(|variable| variable.get("default")).and_then(Value::as_str).ok_or(
                     "the document's server has a variable without a default; give it in `variables`",
                 )?,
             };
-            let legal = described.and_then(|it| it.get("enum")).and_then(Value::as_array);
+            let legal =
+                described.and_then(|variable| variable.get("enum")).and_then(Value::as_array);
             if legal.is_some_and(|legal| !legal.iter().any(|one| one.as_str() == Some(value))) {
                 return Err("a value in `variables` is not in the document's list".to_owned());
             }

@@ -70,7 +70,9 @@ impl Service {
     pub(super) fn read(document: &Document, settings: &ReadSettings<'_>) -> Self {
         let mut problems = Problems::default();
         let mut chosen = candidates(document, &mut problems);
-        chosen.retain(|it| settings.selection.takes(&it.name, it.method, it.path));
+        chosen.retain(|candidate| {
+            settings.selection.takes(&candidate.name, candidate.method, candidate.path)
+        });
         if chosen.len() > settings.limits.max_tools {
             let (all, most) = (chosen.len(), settings.limits.max_tools);
             problems.add(format!(
@@ -83,7 +85,8 @@ impl Service {
             operations: HashMap::with_capacity(chosen.len()),
         };
         let everywhere = document.root().get("servers").map(|servers| servers.value);
-        let everywhere = everywhere.filter(|it| it.as_array().is_some_and(|it| !it.is_empty()));
+        let everywhere =
+            everywhere.filter(|servers| servers.as_array().is_some_and(|list| !list.is_empty()));
         let limit = settings.limits.max_list_bytes;
         let reading = |share| ReadingContext { document, share, configured: settings.configured };
         for (candidate, read) in chosen.iter().zip(read_all(&chosen, limit, reading)) {
@@ -300,26 +303,26 @@ fn line(method: &str, path: &str) -> String {
 
 /// Assigns a name to each candidate.
 fn named(mut found: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
-    let own = |it: &Candidate<'_>| {
-        let id = it.described.text("operationId").map(str::trim);
+    let own = |candidate: &Candidate<'_>| {
+        let id = candidate.described.text("operationId").map(str::trim);
         id.filter(|id| !id.is_empty()).map(plain_name)
     };
     let mut counts: HashMap<String, usize> = HashMap::new();
-    for it in &found {
-        let name = own(it).unwrap_or_else(|| derived_name(it.method, it.path));
+    for candidate in &found {
+        let name = own(candidate).unwrap_or_else(|| derived_name(candidate.method, candidate.path));
         *counts.entry(name).or_default() += 1;
     }
     let mut taken = HashSet::new();
-    for it in &mut found {
-        let name = own(it).filter(|name| counts.get(name) == Some(&1));
-        let name = name.unwrap_or_else(|| derived_name(it.method, it.path));
+    for candidate in &mut found {
+        let name = own(candidate).filter(|name| counts.get(name) == Some(&1));
+        let name = name.unwrap_or_else(|| derived_name(candidate.method, candidate.path));
         // Two paths may differ only in punctuation. The name is then method and path, and a hash
         // later replaces the characters that are invalid in names.
-        it.name = match taken.contains(&name) {
+        candidate.name = match taken.contains(&name) {
             false => name,
-            true => format!("{} {}", it.method, it.path),
+            true => format!("{} {}", candidate.method, candidate.path),
         };
-        taken.insert(it.name.clone());
+        taken.insert(candidate.name.clone());
     }
     found
 }

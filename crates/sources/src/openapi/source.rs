@@ -142,7 +142,8 @@ impl Plan {
             limits,
         };
         let mut service = Service::read(document, &settings);
-        let away = service.operations.values().filter(|it| self.headers.is_abroad(&it.base));
+        let away =
+            service.operations.values().filter(|operation| self.headers.is_abroad(&operation.base));
         let away = away.count();
         if away > 0 && !headers.is_empty() {
             service.discovered.problems.push(format!(
@@ -295,9 +296,10 @@ impl Source for ConnectorSource {
     fn credential_for(&self, entry: &Entry) -> CredentialNeed {
         let Some(credential) = &self.shared.plan.credential else { return CredentialNeed::None };
         let read = self.shared.read.read();
-        let operation = read.as_ref().and_then(|it| it.operations.get(&entry.upstream_name));
+        let operation =
+            read.as_ref().and_then(|service| service.operations.get(&entry.upstream_name));
         // A call of an unknown operation is not sent.
-        operation.map_or(CredentialNeed::None, |it| credential.need(&it.base))
+        operation.map_or(CredentialNeed::None, |operation| credential.need(&operation.base))
     }
 
     async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {

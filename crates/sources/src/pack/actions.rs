@@ -69,7 +69,7 @@ impl PackNode {
                     "displayName": action.display_name,
                     "idempotent": action.idempotent,
                     "paginated": action.paginated,
-                    "rateLimit": action.rate_limit.map(|it| json!([it.requests, it.per_seconds])),
+                    "rateLimit": action.rate_limit.map(|limit| json!([limit.requests, limit.per_seconds])),
                 }),
             );
         }

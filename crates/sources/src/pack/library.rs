@@ -170,7 +170,7 @@ impl Library {
     fn bundled(&self, name: &str, version: Option<&str>) -> Result<Option<Files>, PackError> {
         for pack in self.bundled {
             let manifest = pack.manifest()?;
-            if manifest.name == name && version.is_none_or(|it| manifest.version == it) {
+            if manifest.name == name && version.is_none_or(|wanted| manifest.version == wanted) {
                 return pack.read().map(Some);
             }
         }

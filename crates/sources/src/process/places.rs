@@ -148,7 +148,7 @@ fn without(path: &Path, territory: &ProtectedPaths) -> Vec<Place> {
         return if inside { Vec::new() } else { vec![place] };
     }
     let entries = std::fs::read_dir(&place.path).into_iter().flatten().flatten();
-    let entries = entries.filter(|it| it.file_type().is_ok_and(|kind| !kind.is_symlink()));
+    let entries = entries.filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()));
     entries.flat_map(|entry| without(&entry.path(), territory)).collect()
 }
 

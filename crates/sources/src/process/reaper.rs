@@ -66,7 +66,8 @@ pub(super) fn run(
     arguments: impl Iterator<Item = OsString>,
 ) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let reaped = runtime.and_then(|it| it.block_on(reap(rules, program, arguments.collect())));
+    let reaped =
+        runtime.and_then(|runtime| runtime.block_on(reap(rules, program, arguments.collect())));
     // After a failure, the server notices that the socket closes without an `ENDED` frame.
     if reaped.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -182,7 +183,7 @@ fn start(
             fcntl_setfd(&writer, FdFlags::empty()).map_err(|error| internal(error.into()))?;
             let mut inner = confinement.clone();
             inner.report = writer.as_raw_fd();
-            inner.confinement.read.extend(scratch.map(|it| it.0.clone()));
+            inner.confinement.read.extend(scratch.map(|directory| directory.0.clone()));
             let Some((launcher, first)) = rules.launcher.split_first() else {
                 return Err("there is no launcher".to_owned());
             };

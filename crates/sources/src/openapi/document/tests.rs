@@ -182,7 +182,7 @@ fn numbers_of_yaml_keep_their_text() {
         "-0.0",
         "12345678901234567890123",
     ];
-    let list: String = numbers.iter().map(|it| format!("  - {it}\n")).collect();
+    let list: String = numbers.iter().map(|number| format!("  - {number}\n")).collect();
     let flow = format!("[{}]", numbers.join(", "));
     let text = format!(
         "openapi: 3.1.0\nlist: \n{list}ä: &a {flow} # 1.10\nalias: *a\nsame: [1, -5, 1.5, yes, \
@@ -191,7 +191,7 @@ fn numbers_of_yaml_keep_their_text() {
     let document = parsed(text.as_bytes()).unwrap();
     for name in ["list", "ä", "alias"] {
         let found: Vec<_> =
-            document.root().get(name).unwrap().items().map(|it| it.value.to_string()).collect();
+            document.root().get(name).unwrap().items().map(|item| item.value.to_string()).collect();
         assert_eq!(found, numbers, "{name}");
     }
     let same = document.root().get("same").unwrap().value;

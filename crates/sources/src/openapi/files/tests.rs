@@ -71,7 +71,7 @@ async fn the_files_of_a_small_server_are_all_read() {
     assert_eq!(all.len(), FILES);
     for (n, file) in all.into_iter().enumerate() {
         let path = format!("/f{n}.json");
-        assert_eq!(document.follow(file).map(|it| it.text("path")), Ok(Some(path.as_str())));
+        assert_eq!(document.follow(file).map(|node| node.text("path")), Ok(Some(path.as_str())));
     }
     server.abort();
 }

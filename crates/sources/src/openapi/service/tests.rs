@@ -112,7 +112,11 @@ fn schemas_over_the_limit_are_cut_fairly() {
         tools
             .map(|tool| {
                 let definitions = &tool.input_schema.as_ref().unwrap()["$defs"];
-                definitions.as_object().unwrap().values().all(|it| it.get("properties").is_some())
+                definitions
+                    .as_object()
+                    .unwrap()
+                    .values()
+                    .all(|definition| definition.get("properties").is_some())
             })
             .collect()
     };
