@@ -10,7 +10,7 @@ use toolcrib_core::{store::StoreError, text::io_reason};
 /// # Errors
 /// [`StoreError::Unavailable`] when it cannot be created or synced.
 pub fn create_directory(path: &Path) -> Result<(), StoreError> {
-    let is_missing = |it: &&Path| !it.as_os_str().is_empty() && !it.exists();
+    let is_missing = |ancestor: &&Path| !ancestor.as_os_str().is_empty() && !ancestor.exists();
     let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
     let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     let synced = created.and_then(|()| missing.into_iter().try_for_each(sync_name));

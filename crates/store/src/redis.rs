@@ -107,7 +107,8 @@ impl RateLimiter for RedisLimiter {
         let mut connection = self.connection();
         let mut take = self.take.key(name(key));
         take.arg(micros(rate.interval())).arg(micros(rate.refill()));
-        let wait: u64 = take.invoke_async(&mut connection).await.map_err(|it| self.failed(&it))?;
+        let wait: u64 =
+            take.invoke_async(&mut connection).await.map_err(|error| self.failed(&error))?;
         match wait {
             0 => Ok(()),
             wait => Err(LimitError::Exceeded { retry_after: Duration::from_micros(wait) }),
@@ -122,10 +123,10 @@ impl RateLimiter for RedisLimiter {
             let mut scan = redis::cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(PAGE);
             let (next, keys): (u64, Vec<String>) =
-                scan.query_async(&mut connection).await.map_err(|it| self.failed(&it))?;
+                scan.query_async(&mut connection).await.map_err(|error| self.failed(&error))?;
             for key in keys {
                 let delete = redis::cmd("DEL").arg(key).query_async(&mut connection).await;
-                let () = delete.map_err(|it| unavailable(&it))?;
+                let () = delete.map_err(|error| unavailable(&error))?;
             }
             if next == 0 {
                 return Ok(());

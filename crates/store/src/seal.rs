@@ -424,17 +424,19 @@ mod tests {
     #[test]
     fn only_a_known_key_opens_and_without_a_key_nothing_is_sealed() {
         let (old, new) = (key(&"01".repeat(32)), key(&"02".repeat(32)));
-        let it = credential("a", "n", None);
-        let of_old = SealKeys::new(old.clone(), []).seal(&it, &material("v", None)).unwrap();
+        let stored = credential("a", "n", None);
+        let of_old = SealKeys::new(old.clone(), []).seal(&stored, &material("v", None)).unwrap();
         let only_new = SealKeys::new(new.clone(), []);
-        let error = only_new.open(&it, &of_old).unwrap_err();
+        let error = only_new.open(&stored, &of_old).unwrap_err();
         assert!(matches!(error, CredentialStoreError::OtherKey(_)), "{error}");
         let both = SealKeys::new(new, [old]);
-        let opened = both.open(&it, &of_old).unwrap();
+        let opened = both.open(&stored, &of_old).unwrap();
         assert!(!both.is_current(&of_old));
-        assert!(only_new.open(&it, &both.seal(&it, &opened).unwrap()).is_ok());
+        assert!(only_new.open(&stored, &both.seal(&stored, &opened).unwrap()).is_ok());
         let none = SealKeys::none();
-        for error in [none.seal(&it, &opened).unwrap_err(), none.open(&it, &of_old).unwrap_err()] {
+        for error in
+            [none.seal(&stored, &opened).unwrap_err(), none.open(&stored, &of_old).unwrap_err()]
+        {
             assert!(matches!(error, CredentialStoreError::NoKey), "{error}");
         }
     }
@@ -442,11 +444,11 @@ mod tests {
     #[test]
     fn a_ciphertext_hides_the_length_and_never_repeats_itself() {
         let keys = SealKeys::new(key(&"01".repeat(32)), []);
-        let it = credential("a", "n", None);
-        let sealed = |value: &str| keys.seal(&it, &material(value, None)).unwrap();
+        let stored = credential("a", "n", None);
+        let sealed = |value: &str| keys.seal(&stored, &material(value, None)).unwrap();
         assert_eq!(sealed("a").len(), sealed(&"b".repeat(40)).len());
         assert_ne!(sealed("a"), sealed("a"));
         let long = "\u{1}\"\\".repeat(10_000);
-        assert_eq!(keys.open(&it, &sealed(&long)).unwrap().value.expose(), long);
+        assert_eq!(keys.open(&stored, &sealed(&long)).unwrap().value.expose(), long);
     }
 }

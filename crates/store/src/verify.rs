@@ -238,7 +238,7 @@ impl Report {
         if !self.findings.is_empty() {
             return Verdict::Changed;
         }
-        if self.tenants.is_empty() || self.tenants.iter().any(|it| it.signed == 0) {
+        if self.tenants.is_empty() || self.tenants.iter().any(|log| log.signed == 0) {
             return Verdict::NoCheckpoint;
         }
         if self.witness == Some(WitnessUse::Missing) {
@@ -246,13 +246,13 @@ impl Report {
         }
         let interval = TimeDelta::from_std(interval).unwrap_or(TimeDelta::MAX);
         let due = interval.checked_add(&GRACE).and_then(|late| now.checked_sub_signed(late));
-        let overdue = |it: &LogVerification| {
-            let since = it.unsigned_since.as_deref()?;
+        let overdue = |log: &LogVerification| {
+            let since = log.unsigned_since.as_deref()?;
             // An invalid time was not written by this program.
             let since = DateTime::parse_from_rfc3339(since).map_or(Timestamp::MIN_UTC, Into::into);
             due.map(|due| since < due)
         };
-        match self.tenants.iter().any(|it| overdue(it) == Some(true)) {
+        match self.tenants.iter().any(|log| overdue(log) == Some(true)) {
             true => Verdict::UnsignedTail,
             false => Verdict::Verified,
         }
@@ -374,7 +374,7 @@ impl Verifier {
         let number = known.number;
         // A checkpoint that retention removed after the witness was read precedes the first one.
         let pruned = checkpoints.first().is_some_and(|first| first.number > number);
-        let stored = checkpoints.iter().find(|it| it.number == number);
+        let stored = checkpoints.iter().find(|checkpoint| checkpoint.number == number);
         let problem = match stored {
             Some(stored) if stored.digest() == known.digest => None,
             Some(_) => Some("is not the last signed one"),
@@ -637,7 +637,7 @@ async fn pruned_after(
             Err(StoreError::Corrupt(_)) => continue,
             Err(error) => return Err(error),
         };
-        if newer.iter().any(|it| it.kind == CheckpointKind::Pruned) {
+        if newer.iter().any(|checkpoint| checkpoint.kind == CheckpointKind::Pruned) {
             return Ok(true);
         }
     }
@@ -743,8 +743,8 @@ async fn check_tenants(
         }
     }
     for witness in witnesses {
-        let unknown = witness.tenants.keys().filter(|it| !last_numbers.contains_key(*it));
-        for tenant in unknown.filter(|it| scope.tenant.as_ref().is_none_or(|only| only == *it)) {
+        let unknown = witness.tenants.keys().filter(|id| !last_numbers.contains_key(*id));
+        for tenant in unknown.filter(|id| scope.tenant.as_ref().is_none_or(|only| only == *id)) {
             verifier.witness(witness, tenant, &[]);
         }
     }

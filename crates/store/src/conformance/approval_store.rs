@@ -212,7 +212,7 @@ pub async fn approvals_are_selected(storage: &dyn Storage) {
         (ApprovalQuery { changed_after: Some(after), ..all() }, &["b"]),
     ] {
         let found = storage.approvals().list(query.clone()).await.unwrap();
-        let names: Vec<&str> = found.iter().map(|it| it.id.as_str()).collect();
+        let names: Vec<&str> = found.iter().map(|approval| approval.id.as_str()).collect();
         assert_eq!(names, expected, "{query:?}");
     }
 }

@@ -137,7 +137,8 @@ fn heads(connection: &Connection, tenant: &str) -> Vec<i64> {
 /// Changes an event of `tenant`, and recomputes all hashes.
 pub fn change(connection: &Connection, tenant: &str, position: i64) {
     let number = u64::try_from(position).unwrap();
-    let event = events(connection, tenant).into_iter().find(|it| it.tenant_position == number);
+    let event =
+        events(connection, tenant).into_iter().find(|event| event.tenant_position == number);
     let payload = event.unwrap().payload.replace("\":\"", "\":\"x");
     let sql = "UPDATE events SET form = NULL, payload = ?3 \
                WHERE tenant = ?1 AND tenant_position = ?2";

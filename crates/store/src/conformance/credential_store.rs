@@ -135,16 +135,16 @@ pub async fn credentials_are_listed_by_owner_and_name(storage: &dyn Storage) {
     let store = &*storage.credentials();
     let other =
         Credential { owner: Owner::tenant("s".parse().unwrap()), ..credential("e", "z", None) };
-    for it in [
+    for stored in [
         credential("d", "a", Some("bob")),
         credential("c", "a", Some("ann")),
         credential("b", "y", None),
         credential("a", "x", None),
         other,
     ] {
-        store.put(it, material("v")).await.unwrap();
+        store.put(stored, material("v")).await.unwrap();
     }
     let listed = store.list().await.unwrap();
-    let ids: Vec<_> = listed.iter().map(|it| it.id.as_str()).collect();
+    let ids: Vec<_> = listed.iter().map(|entry| entry.id.as_str()).collect();
     assert_eq!(ids, ["e", "a", "b", "c", "d"]);
 }

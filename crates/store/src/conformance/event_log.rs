@@ -389,7 +389,8 @@ pub async fn events_are_read_by_position(storage: &dyn Storage) {
     let events = ["e1", "e2", "e3", "e4"].map(|id| decided("t", "r", id));
     let positions = log.append(&events).await.unwrap();
     let found = log.at(&[positions[3], 9_999, positions[1]]).await.unwrap();
-    let found: Vec<_> = found.iter().map(|it| (it.position, it.event.event_id.as_str())).collect();
+    let found: Vec<_> =
+        found.iter().map(|logged| (logged.position, logged.event.event_id.as_str())).collect();
     assert_eq!(found, [(positions[1], "e2"), (positions[3], "e4")]);
     assert_eq!(log.at(&[]).await.unwrap(), []);
     let other = log.append(&[decided("u", "r", "e5")]).await.unwrap();

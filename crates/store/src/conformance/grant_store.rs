@@ -87,8 +87,8 @@ async fn read(
     store: &dyn GrantStore,
     place: &GrantPlace,
 ) -> Option<(AccountGrant, [Option<String>; 3])> {
-    let (grant, it) = store.get(place, moment(2)).await.unwrap()?;
-    let values = [it.access_token, it.refresh_token, it.client_secret];
+    let (grant, unsealed) = store.get(place, moment(2)).await.unwrap()?;
+    let values = [unsealed.access_token, unsealed.refresh_token, unsealed.client_secret];
     Some((grant, values.map(|value| value.map(|value| value.expose().to_owned()))))
 }
 
@@ -108,7 +108,7 @@ pub async fn a_grant_comes_back_as_it_was_put(storage: &dyn Storage) {
     };
     store.put(full.clone(), secrets("wért\"\n")).await.unwrap();
     store.put(bare.clone(), GrantSecrets::default()).await.unwrap();
-    let values = ["access wért\"\n", "refresh wért\"\n"].map(|it| Some(it.to_owned()));
+    let values = ["access wért\"\n", "refresh wért\"\n"].map(|value| Some(value.to_owned()));
     let [access, refresh] = values;
     assert_eq!(read(store, &full.place).await, Some((full, [access, refresh, None])));
     assert_eq!(read(store, &bare.place).await, Some((bare, [None, None, None])));
@@ -137,9 +137,9 @@ pub async fn a_place_has_one_grant(storage: &dyn Storage) {
     assert_eq!((now.id.as_str(), access.as_deref()), ("c", Some("access second")));
     let tenant = first.place.tenant;
     let listed = async |principal: Option<&str>| -> Vec<String> {
-        let principal = principal.map(|it| it.parse().unwrap());
+        let principal = principal.map(|name| name.parse().unwrap());
         let listed = store.list(&tenant, principal.as_ref()).await.unwrap();
-        listed.iter().map(|it| it.id.to_string()).collect()
+        listed.iter().map(|entry| entry.id.to_string()).collect()
     };
     assert_eq!(listed(None).await, ["c", "b"]);
     assert_eq!(listed(Some("bob")).await, ["b"]);
@@ -196,7 +196,7 @@ pub async fn of_many_that_take_an_authorization_one_does(storage: &dyn Storage) 
     assert!(store.begin(first.clone(), secret("verifier")).await.unwrap());
     let takes = (0..8).map(|_| store.take(&first.state, moment(1)));
     let taken = futures_util::future::join_all(takes).await;
-    assert_eq!(taken.into_iter().filter(|it| it.as_ref().unwrap().is_some()).count(), 1);
+    assert_eq!(taken.into_iter().filter(|outcome| outcome.as_ref().unwrap().is_some()).count(), 1);
 }
 
 /// A principal cannot fill the store, and expired authorizations do not count.
@@ -225,5 +225,5 @@ pub async fn expired_rows_are_swept(storage: &dyn Storage) {
     assert_eq!(store.sweep(moment(999)).await.unwrap(), 0);
     assert_eq!(store.sweep(moment(600_000)).await.unwrap(), 2);
     let left = store.list(&short.place.tenant, None).await.unwrap();
-    assert_eq!(left.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(left.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ["b"]);
 }

@@ -217,7 +217,7 @@ pub async fn of_parallel_rotations_one_succeeds(storage: &dyn Storage) {
     let epoch = storage.changes(None).await.unwrap().keys;
     let results = tokio::join!(rotate(2), rotate(3), rotate(4), rotate(5));
     let results = [results.0, results.1, results.2, results.3].map(Result::unwrap);
-    let count = |wanted| results.iter().filter(|it| **it == wanted).count();
+    let count = |wanted| results.iter().filter(|result| **result == wanted).count();
     assert_eq!(count(KeyRotation::Rotated), 1, "{results:?}");
     assert_eq!(count(KeyRotation::AlreadyReplaced), 3, "{results:?}");
     let changed = storage.changes(None).await.unwrap().keys;

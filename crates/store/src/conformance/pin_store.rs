@@ -165,7 +165,7 @@ pub async fn earlier_forms_remain_approved_only_on_request(storage: &dyn Storage
         approve(also(&number.to_string()), number).await;
     }
     let pin = pins.pin(&source("s"), "flip").await.unwrap().unwrap();
-    let texts: Vec<_> = pin.earlier.iter().map(|it| it.form.clone()).collect();
+    let texts: Vec<_> = pin.earlier.iter().map(|earlier| earlier.form.clone()).collect();
     let expected: Vec<_> = (12..19).rev().map(|number| form(&number.to_string())).collect();
     assert_eq!((texts.len(), texts), (MAX_EARLIER, expected));
 }

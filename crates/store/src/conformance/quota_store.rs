@@ -35,7 +35,7 @@ pub async fn reservations_end_at_the_quota(storage: &dyn Storage) {
     let mut granted = 0;
     loop {
         let round = futures_util::future::join_all((0..4).map(|_| reserve())).await;
-        let now: u64 = round.into_iter().map(|it| it.unwrap().granted).sum();
+        let now: u64 = round.into_iter().map(|reservation| reservation.unwrap().granted).sum();
         granted += now;
         if now == 0 {
             break;

@@ -181,7 +181,8 @@ pub async fn news_are_told_with_what_is_signed(storage: &dyn Storage) {
     assert_eq!(all, [news("t", 6, 0), news("u", 3, 3)]);
     assert_eq!(storage.record().news(8, 9).await.unwrap(), [news("t", 6, 0)]);
     assert_eq!(storage.record().news(9, 9).await.unwrap(), []);
-    let tenants = |names: &[&str]| names.iter().map(|it| it.parse().unwrap()).collect::<Vec<_>>();
+    let tenants =
+        |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect::<Vec<_>>();
     assert_eq!(storage.record().tenants(None).await.unwrap(), tenants(&["t", "u"]));
     assert_eq!(
         storage.record().tenants(Some(&"t".parse().unwrap())).await.unwrap(),
@@ -264,7 +265,7 @@ pub async fn nothing_is_pruned_that_somebody_still_needs(storage: &dyn Storage) 
     let first = sign(storage, &key, "t", 1).await;
     let prunable = async |before, delivered| {
         let found = storage.record().prunable(&tenant, moment(before), delivered).await.unwrap();
-        found.map(|it| it.number)
+        found.map(|checkpoint| checkpoint.number)
     };
     assert_eq!(prunable(50, u64::MAX).await, None, "the last event of a log stays");
     let call = called("t", "r", "b", "c");
@@ -289,7 +290,8 @@ pub async fn a_witness_is_kept_until_it_is_replaced_or_removed(storage: &dyn Sto
         witnesses.save(text.to_owned()).await.unwrap();
         let listed = witnesses.list().await.unwrap();
         let own = (witnesses.server(), Digest::of(text.as_bytes()));
-        let found: Vec<_> = listed.iter().map(|it| (it.server.as_str(), it.digest)).collect();
+        let found: Vec<_> =
+            listed.iter().map(|witness| (witness.server.as_str(), witness.digest)).collect();
         assert_eq!(found, [own]);
         assert_eq!(witnesses.load(own.0).await.unwrap().as_deref(), Some(text));
         // A row replaced since the list stays.

@@ -74,16 +74,16 @@ impl ApprovalStore for MemoryApprovals {
         if let Some(known) = held.live(&approval.tenant, &approval.fingerprint) {
             return Ok(OpenOutcome::Existing(Box::new(known)));
         }
-        let pending = held.all.iter().filter(|(it, _)| {
-            it.state == ApprovalState::Pending
-                && it.tenant == approval.tenant
-                && it.principal == approval.principal
+        let pending = held.all.iter().filter(|(stored, _)| {
+            stored.state == ApprovalState::Pending
+                && stored.tenant == approval.tenant
+                && stored.principal == approval.principal
         });
         if pending.count() >= MAX_PENDING {
             return Ok(OpenOutcome::LimitReached);
         }
-        let same = |it: &Approval| it.tenant == approval.tenant && it.id == approval.id;
-        if held.all.iter().any(|(it, _)| same(it)) {
+        let same = |stored: &Approval| stored.tenant == approval.tenant && stored.id == approval.id;
+        if held.all.iter().any(|(stored, _)| same(stored)) {
             return Err(StoreError::Conflict("an approval with this id".to_owned()));
         }
         self.log.append(&[event]).await?;
@@ -94,19 +94,21 @@ impl ApprovalStore for MemoryApprovals {
 
     async fn change(&self, approval: Approval, events: Vec<NewEvent>) -> Result<bool, StoreError> {
         let mut held = self.held.lock().await;
-        let place = held.all.iter().position(|(it, _)| {
-            it.tenant == approval.tenant && it.id == approval.id && it.revision == approval.revision
+        let place = held.all.iter().position(|(stored, _)| {
+            stored.tenant == approval.tenant
+                && stored.id == approval.id
+                && stored.revision == approval.revision
         });
         let Some(place) = place else { return Ok(false) };
         if !events.is_empty() {
             self.log.append(&events).await?;
         }
         let (change, revision) = (self.next_change(), approval.revision + 1);
-        if let Some((it, shown)) = held.all.get_mut(place) {
+        if let Some((stored, shown)) = held.all.get_mut(place) {
             if !approval.live {
                 *shown = None;
             }
-            *it = Approval { change, revision, ..approval };
+            *stored = Approval { change, revision, ..approval };
         }
         Ok(true)
     }
@@ -118,25 +120,26 @@ impl ApprovalStore for MemoryApprovals {
     ) -> Result<Option<(Approval, Option<String>)>, StoreError> {
         let held = self.held.lock().await;
         let mut all = held.all.iter();
-        Ok(all.find(|(it, _)| it.tenant == *tenant && it.id == *id).cloned())
+        Ok(all.find(|(approval, _)| approval.tenant == *tenant && approval.id == *id).cloned())
     }
 
     async fn list(&self, query: ApprovalQuery) -> Result<Vec<Approval>, StoreError> {
         let held = self.held.lock().await;
-        let fits = |it: &&Approval| {
-            query.tenant.as_ref().is_none_or(|tenant| it.tenant == *tenant)
-                && query.principal.as_ref().is_none_or(|principal| it.principal == *principal)
-                && query.state.is_none_or(|state| it.state == state)
-                && query.overdue.is_none_or(|by| it.live && it.expires_at <= by)
-                && query.changed_after.is_none_or(|after| it.change > after)
+        let fits = |approval: &&Approval| {
+            query.tenant.as_ref().is_none_or(|tenant| approval.tenant == *tenant)
+                && query.principal.as_ref().is_none_or(|principal| approval.principal == *principal)
+                && query.state.is_none_or(|state| approval.state == state)
+                && query.overdue.is_none_or(|by| approval.live && approval.expires_at <= by)
+                && query.changed_after.is_none_or(|after| approval.change > after)
                 && query
                     .older_than
                     .as_ref()
-                    .is_none_or(|(at, id)| (it.created_at, &it.id) < (*at, id))
+                    .is_none_or(|(at, id)| (approval.created_at, &approval.id) < (*at, id))
         };
-        let mut found: Vec<_> = held.all.iter().map(|(it, _)| it).filter(fits).cloned().collect();
+        let mut found: Vec<_> =
+            held.all.iter().map(|(approval, _)| approval).filter(fits).cloned().collect();
         match query.changed_after {
-            Some(_) => found.sort_by_key(|it| it.change),
+            Some(_) => found.sort_by_key(|approval| approval.change),
             None => {
                 found.sort_by(|one, two| (two.created_at, &two.id).cmp(&(one.created_at, &one.id)))
             }
@@ -147,7 +150,8 @@ impl ApprovalStore for MemoryApprovals {
 
     async fn pending(&self) -> Result<u64, StoreError> {
         let held = self.held.lock().await;
-        let pending = held.all.iter().filter(|(it, _)| it.state == ApprovalState::Pending);
+        let pending =
+            held.all.iter().filter(|(approval, _)| approval.state == ApprovalState::Pending);
         Ok(pending.count() as u64)
     }
 
@@ -167,15 +171,16 @@ impl ApprovalStore for MemoryApprovals {
     async fn prune(&self, before: Timestamp) -> Result<usize, StoreError> {
         let mut held = self.held.lock().await;
         let had = held.all.len();
-        held.all.retain(|(it, _)| it.live || it.created_at >= before);
+        held.all.retain(|(approval, _)| approval.live || approval.created_at >= before);
         Ok(had - held.all.len())
     }
 }
 
 impl State {
     fn live(&self, tenant: &TenantId, fingerprint: &Fingerprint) -> Option<Approval> {
-        let counts =
-            |it: &&Approval| it.live && it.tenant == *tenant && it.fingerprint == *fingerprint;
-        self.all.iter().map(|(it, _)| it).find(counts).cloned()
+        let counts = |approval: &&Approval| {
+            approval.live && approval.tenant == *tenant && approval.fingerprint == *fingerprint
+        };
+        self.all.iter().map(|(approval, _)| approval).find(counts).cloned()
     }
 }

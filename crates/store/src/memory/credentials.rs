@@ -34,7 +34,8 @@ impl CredentialStore for MemoryCredentials {
     ) -> Result<Option<UnsealedCredential>, CredentialStoreError> {
         let held = lock(&self.0);
         let found = held.iter().map(|held| (held, &held.credential));
-        let found = found.filter(|(_, it)| it.owner == *owner && it.name == *name);
+        let found =
+            found.filter(|(_, credential)| credential.owner == *owner && credential.name == *name);
         Ok(found.map(|(held, _)| held.clone()).next())
     }
 
@@ -44,8 +45,9 @@ impl CredentialStore for MemoryCredentials {
         material: Material,
     ) -> Result<(), CredentialStoreError> {
         let mut held = lock(&self.0);
-        let taken = |it: &Credential| {
-            it.id == credential.id || (it.owner == credential.owner && it.name == credential.name)
+        let taken = |stored: &Credential| {
+            stored.id == credential.id
+                || (stored.owner == credential.owner && stored.name == credential.name)
         };
         if held.iter().any(|held| taken(&held.credential)) {
             let what = "a credential of this name or id".to_owned();
@@ -67,7 +69,7 @@ impl CredentialStore for MemoryCredentials {
         at: Timestamp,
     ) -> Result<bool, CredentialStoreError> {
         let mut held = lock(&self.0);
-        let known = |it: &Credential| it.id == *id && it.revision == seen;
+        let known = |stored: &Credential| stored.id == *id && stored.revision == seen;
         let Some(held) = held.iter_mut().find(|held| known(&held.credential)) else {
             return Ok(false);
         };

@@ -41,12 +41,13 @@ impl GrantStore for MemoryGrants {
         secrets: GrantSecrets,
     ) -> Result<(), CredentialStoreError> {
         let mut grants = lock(&self.grants);
-        let is_replaced =
-            |it: &AccountGrant| it.place == grant.place || it.has_expired(grant.created_at);
-        if grants.iter().any(|(it, _)| it.id == grant.id && !is_replaced(it)) {
+        let is_replaced = |other: &AccountGrant| {
+            other.place == grant.place || other.has_expired(grant.created_at)
+        };
+        if grants.iter().any(|(other, _)| other.id == grant.id && !is_replaced(other)) {
             return Err(StoreError::Conflict("a grant with this id".to_owned()).into());
         }
-        grants.retain(|(it, _)| !is_replaced(it));
+        grants.retain(|(other, _)| !is_replaced(other));
         grants.push((as_stored(grant), secrets));
         grants.sort_by(|(a, _), (b, _)| a.place.cmp(&b.place));
         Ok(())
@@ -58,7 +59,8 @@ impl GrantStore for MemoryGrants {
         now: Timestamp,
     ) -> Result<Option<(AccountGrant, GrantSecrets)>, CredentialStoreError> {
         let grants = lock(&self.grants);
-        let found = grants.iter().find(|(it, _)| it.place == *place && !it.has_expired(now));
+        let found =
+            grants.iter().find(|(grant, _)| grant.place == *place && !grant.has_expired(now));
         Ok(found.cloned())
     }
 
@@ -67,10 +69,11 @@ impl GrantStore for MemoryGrants {
         tenant: &TenantId,
         principal: Option<&PrincipalId>,
     ) -> Result<Vec<AccountGrant>, CredentialStoreError> {
-        let is_listed = |it: &&AccountGrant| {
-            it.place.tenant == *tenant && principal.is_none_or(|who| it.place.principal == *who)
+        let is_listed = |grant: &&AccountGrant| {
+            grant.place.tenant == *tenant
+                && principal.is_none_or(|who| grant.place.principal == *who)
         };
-        Ok(lock(&self.grants).iter().map(|(it, _)| it).filter(is_listed).cloned().collect())
+        Ok(lock(&self.grants).iter().map(|(grant, _)| grant).filter(is_listed).cloned().collect())
     }
 
     async fn change(
@@ -79,8 +82,9 @@ impl GrantStore for MemoryGrants {
         secrets: GrantSecrets,
     ) -> Result<bool, CredentialStoreError> {
         let mut grants = lock(&self.grants);
-        let identity = |it: &AccountGrant| (it.id.clone(), it.place.clone(), it.revision);
-        let found = grants.iter_mut().find(|(it, _)| identity(it) == identity(&grant));
+        let identity =
+            |other: &AccountGrant| (other.id.clone(), other.place.clone(), other.revision);
+        let found = grants.iter_mut().find(|(other, _)| identity(other) == identity(&grant));
         let Some(found) = found else { return Ok(false) };
         let (created_at, revision) = (found.0.created_at, grant.revision + 1);
         *found = (as_stored(AccountGrant { created_at, revision, ..grant }), secrets);
@@ -94,7 +98,7 @@ impl GrantStore for MemoryGrants {
     ) -> Result<bool, CredentialStoreError> {
         let mut grants = lock(&self.grants);
         let before = grants.len();
-        grants.retain(|(it, _)| it.place.tenant != *tenant || it.id != *id);
+        grants.retain(|(grant, _)| grant.place.tenant != *tenant || grant.id != *id);
         Ok(grants.len() < before)
     }
 
@@ -104,13 +108,15 @@ impl GrantStore for MemoryGrants {
         verifier: Secret,
     ) -> Result<bool, CredentialStoreError> {
         let mut all = lock(&self.pending);
-        let who = |it: &PendingAuthorization| (it.place.tenant.clone(), it.place.principal.clone());
+        let who = |entry: &PendingAuthorization| {
+            (entry.place.tenant.clone(), entry.place.principal.clone())
+        };
         let own = who(&pending);
-        all.retain(|(it, _)| who(it) != own || it.expires_at > pending.created_at);
-        if all.iter().filter(|(it, _)| who(it) == own).count() >= MAX_PENDING_AUTHORIZATIONS {
+        all.retain(|(entry, _)| who(entry) != own || entry.expires_at > pending.created_at);
+        if all.iter().filter(|(entry, _)| who(entry) == own).count() >= MAX_PENDING_AUTHORIZATIONS {
             return Ok(false);
         }
-        if all.iter().any(|(it, _)| it.state == pending.state) {
+        if all.iter().any(|(entry, _)| entry.state == pending.state) {
             let what = "an authorization with this state".to_owned();
             return Err(StoreError::Conflict(what).into());
         }
@@ -126,16 +132,16 @@ impl GrantStore for MemoryGrants {
         now: Timestamp,
     ) -> Result<Option<(PendingAuthorization, Secret)>, CredentialStoreError> {
         let mut all = lock(&self.pending);
-        let found = all.iter().position(|(it, _)| it.state == *state);
+        let found = all.iter().position(|(entry, _)| entry.state == *state);
         let taken = found.map(|at| all.swap_remove(at));
-        Ok(taken.filter(|(it, _)| it.expires_at > now))
+        Ok(taken.filter(|(entry, _)| entry.expires_at > now))
     }
 
     async fn sweep(&self, now: Timestamp) -> Result<u64, CredentialStoreError> {
         let (mut grants, mut pending) = (lock(&self.grants), lock(&self.pending));
         let before = grants.len() + pending.len();
-        grants.retain(|(it, _)| !it.has_expired(now));
-        pending.retain(|(it, _)| it.expires_at > now);
+        grants.retain(|(grant, _)| !grant.has_expired(now));
+        pending.retain(|(entry, _)| entry.expires_at > now);
         Ok((before - grants.len() - pending.len()) as u64)
     }
 }

@@ -45,12 +45,12 @@ impl MemoryPins {
 }
 
 fn digests(pin: &Pin) -> PinDigests {
-    let mut earlier: Vec<_> = pin.earlier.iter().map(|it| it.form.digest).collect();
+    let mut earlier: Vec<_> = pin.earlier.iter().map(|entry| entry.form.digest).collect();
     earlier.sort_unstable();
     PinDigests {
-        approved: pin.approved.as_ref().map(|it| it.form.digest),
+        approved: pin.approved.as_ref().map(|entry| entry.form.digest),
         earlier,
-        seen: pin.seen.as_ref().map(|it| it.form.digest),
+        seen: pin.seen.as_ref().map(|entry| entry.form.digest),
         change_count: pin.change_count,
     }
 }
@@ -172,7 +172,7 @@ impl PinStore for MemoryPins {
                 EarlierForms::Replace => pin.earlier.clear(),
                 EarlierForms::Keep => {
                     pin.earlier.extend(replaced);
-                    pin.earlier.sort_by_key(|it| (Reverse(it.at), it.form.digest));
+                    pin.earlier.sort_by_key(|entry| (Reverse(entry.at), entry.form.digest));
                     pin.earlier.truncate(MAX_EARLIER);
                 }
             }

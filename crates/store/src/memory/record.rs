@@ -44,8 +44,11 @@ impl RecordStore for MemoryLog {
 
     async fn tenants(&self, after: Option<&TenantId>) -> Result<Vec<TenantId>, StoreError> {
         let events = lock(&self.0);
-        let mut tenants: Vec<_> =
-            events.heads.keys().filter(|it| after.is_none_or(|after| *it > after)).collect();
+        let mut tenants: Vec<_> = events
+            .heads
+            .keys()
+            .filter(|tenant| after.is_none_or(|after| *tenant > after))
+            .collect();
         tenants.sort_unstable();
         Ok(tenants.into_iter().take(MAX_READ).cloned().collect())
     }
@@ -59,8 +62,11 @@ impl RecordStore for MemoryLog {
             }
         }
         let news = last.into_iter().map(|(tenant, link)| {
-            let signed = events.of(&tenant).filter(|it| it.kind != CheckpointKind::Pruned).last();
-            let checkpointed = signed.map_or(0, |it| it.position);
+            let signed = events
+                .of(&tenant)
+                .filter(|checkpoint| checkpoint.kind != CheckpointKind::Pruned)
+                .last();
+            let checkpointed = signed.map_or(0, |checkpoint| checkpoint.position);
             LogGrowth { tenant, position: link.position, hash: Some(link.hash), checkpointed }
         });
         Ok(news.collect())
@@ -86,7 +92,7 @@ impl RecordStore for MemoryLog {
         after: u64,
     ) -> Result<Vec<Checkpoint>, StoreError> {
         let events = lock(&self.0);
-        let wanted = events.of(tenant).filter(|it| it.number > after);
+        let wanted = events.of(tenant).filter(|checkpoint| checkpoint.number > after);
         Ok(wanted.take(MAX_READ).cloned().collect())
     }
 
@@ -114,13 +120,13 @@ impl RecordStore for MemoryLog {
         });
         let end = events.heads.get(tenant).map_or(0, |head| head.0);
         let bound = kept.map(|kept| kept.logged.link.position).min().unwrap_or(end).min(end);
-        let wanted = events.of(tenant).filter(|it| {
-            it.kind == CheckpointKind::Head
-                && it.at < before
-                && it.position > pruned
-                && it.position < bound
+        let wanted = events.of(tenant).filter(|checkpoint| {
+            checkpoint.kind == CheckpointKind::Head
+                && checkpoint.at < before
+                && checkpoint.position > pruned
+                && checkpoint.position < bound
         });
-        Ok(wanted.max_by_key(|it| it.position).cloned())
+        Ok(wanted.max_by_key(|checkpoint| checkpoint.position).cloned())
     }
 
     async fn prune(&self, tenant: &TenantId, limit: usize) -> Result<usize, StoreError> {
@@ -139,7 +145,9 @@ impl RecordStore for MemoryLog {
         {
             // By number: a mark of retention has an earlier position, so positions do not rise
             // along the chain.
-            let needed = |it: &Checkpoint| it.kind != CheckpointKind::Pruned && it.position == mark;
+            let needed = |checkpoint: &Checkpoint| {
+                checkpoint.kind != CheckpointKind::Pruned && checkpoint.position == mark
+            };
             let first = checkpoints.iter().rposition(needed).unwrap_or(0);
             checkpoints.drain(..first);
         }
@@ -163,7 +171,7 @@ impl Events {
 
     /// The position up to which events of `tenant` may be pruned.
     fn pruned(&self, tenant: &TenantId) -> u64 {
-        let marks = self.of(tenant).filter(|it| it.kind == CheckpointKind::Pruned);
-        marks.map(|it| it.position).max().unwrap_or(0)
+        let marks = self.of(tenant).filter(|checkpoint| checkpoint.kind == CheckpointKind::Pruned);
+        marks.map(|checkpoint| checkpoint.position).max().unwrap_or(0)
     }
 }

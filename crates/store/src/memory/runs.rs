@@ -70,10 +70,10 @@ impl RunStore for MemoryRuns {
         at: Timestamp,
     ) -> Result<bool, StoreError> {
         let mut runs = lock(&self.runs);
-        let wanted = |it: &&mut MemoryRun| {
-            it.record.tenant == *tenant
-                && it.record.call_id == *call
-                && it.record.state == RunState::Running
+        let wanted = |kept: &&mut MemoryRun| {
+            kept.record.tenant == *tenant
+                && kept.record.call_id == *call
+                && kept.record.state == RunState::Running
         };
         let Some(run) = runs.iter_mut().find(wanted) else { return Ok(false) };
         run.record.state = state;
@@ -84,24 +84,27 @@ impl RunStore for MemoryRuns {
 
     async fn list(&self, query: RunQuery) -> Result<Vec<RunRecord>, StoreError> {
         let wanted = |run: &&RunRecord| {
-            query.tenant.as_ref().is_none_or(|it| run.tenant == *it)
-                && query.principal.as_ref().is_none_or(|it| run.principal == *it)
-                && query.run.as_ref().is_none_or(|it| run.run_id == *it)
-                && query.state.is_none_or(|it| run.state == it)
+            query.tenant.as_ref().is_none_or(|tenant| run.tenant == *tenant)
+                && query.principal.as_ref().is_none_or(|principal| run.principal == *principal)
+                && query.run.as_ref().is_none_or(|id| run.run_id == *id)
+                && query.state.is_none_or(|state| run.state == state)
         };
         let runs = lock(&self.runs);
         let place = |run: &RunRecord| (run.started_at, run.call_id.clone());
         let is_newest = |run: &RunRecord| {
-            let of_run = |it: &&RunRecord| it.tenant == run.tenant && it.run_id == run.run_id;
-            let roots = runs.iter().map(|it| &it.record).filter(|it| it.parent.is_none());
-            run.parent.is_none() && roots.filter(of_run).all(|it| place(it) <= place(run))
+            let of_run =
+                |other: &&RunRecord| other.tenant == run.tenant && other.run_id == run.run_id;
+            let roots =
+                runs.iter().map(|kept| &kept.record).filter(|record| record.parent.is_none());
+            run.parent.is_none() && roots.filter(of_run).all(|root| place(root) <= place(run))
         };
         let wanted = |run: &&RunRecord| {
             wanted(run)
                 && (!query.one_per_run || is_newest(run))
                 && query.before.as_ref().is_none_or(|before| place(run) < *before)
         };
-        let mut found: Vec<_> = runs.iter().map(|it| &it.record).filter(wanted).cloned().collect();
+        let mut found: Vec<_> =
+            runs.iter().map(|kept| &kept.record).filter(wanted).cloned().collect();
         found.sort_by(|a, b| (b.started_at, &b.call_id).cmp(&(a.started_at, &a.call_id)));
         found.truncate(capped(query.limit));
         Ok(found)
@@ -117,12 +120,12 @@ impl RunStore for MemoryRuns {
         run: &RunId,
     ) -> Result<usize, StoreError> {
         let mut runs = lock(&self.runs);
-        let wanted = runs.iter_mut().filter(|it| {
-            it.record.tenant == *tenant
-                && it.record.run_id == *run
-                && it.record.state == RunState::Running
+        let wanted = runs.iter_mut().filter(|kept| {
+            kept.record.tenant == *tenant
+                && kept.record.run_id == *run
+                && kept.record.state == RunState::Running
         });
-        let cancelled = wanted.map(|it| it.cancelled = true).count();
+        let cancelled = wanted.map(|kept| kept.cancelled = true).count();
         if cancelled > 0 {
             self.changes.count(|changes| &mut changes.cancellations);
         }
@@ -131,7 +134,8 @@ impl RunStore for MemoryRuns {
 
     async fn requested_cancellations(&self) -> Result<Vec<CallId>, StoreError> {
         let runs = lock(&self.runs);
-        let cancelled = |it: &&MemoryRun| it.cancelled && it.record.state == RunState::Running;
-        Ok(runs.iter().filter(cancelled).map(|it| it.record.call_id.clone()).collect())
+        let cancelled =
+            |kept: &&MemoryRun| kept.cancelled && kept.record.state == RunState::Running;
+        Ok(runs.iter().filter(cancelled).map(|kept| kept.record.call_id.clone()).collect())
     }
 }

@@ -25,14 +25,18 @@ fn as_stored(item: SavedItem) -> SavedItem {
 impl SavedStore for MemorySaved {
     async fn insert(&self, item: SavedItem) -> Result<SavedInsertion, StoreError> {
         let mut items = lock(&self.0);
-        let alike = |it: &&SavedItem| it.tenant == item.tenant && it.kind == item.kind;
-        if let Some(other) = items.iter().find(|it| it.place() == item.place()) {
+        let alike = |saved: &&SavedItem| saved.tenant == item.tenant && saved.kind == item.kind;
+        if let Some(other) = items.iter().find(|saved| saved.place() == item.place()) {
             let SavedItem { id, principal, .. } = other.clone();
             return Ok(SavedInsertion::NameTaken { id, principal });
         }
         let present = ItemCounts {
-            place: items.iter().filter(alike).filter(|it| it.tool == item.tool).count(),
-            own: items.iter().filter(alike).filter(|it| it.principal == item.principal).count(),
+            place: items.iter().filter(alike).filter(|saved| saved.tool == item.tool).count(),
+            own: items
+                .iter()
+                .filter(alike)
+                .filter(|saved| saved.principal == item.principal)
+                .count(),
         };
         if let Some(refusal) = present.refusal() {
             return Ok(refusal);
@@ -44,8 +48,9 @@ impl SavedStore for MemorySaved {
 
     async fn replace(&self, item: SavedItem) -> Result<bool, StoreError> {
         let mut items = lock(&self.0);
-        let is_same = |it: &&mut SavedItem| {
-            (&it.id, it.place(), &it.principal) == (&item.id, item.place(), &item.principal)
+        let is_same = |saved: &&mut SavedItem| {
+            (&saved.id, saved.place(), &saved.principal)
+                == (&item.id, item.place(), &item.principal)
         };
         let found = items.iter_mut().find(is_same);
         let Some(found) = found else { return Ok(false) };
@@ -61,7 +66,7 @@ impl SavedStore for MemorySaved {
     ) -> Result<bool, StoreError> {
         let mut items = lock(&self.0);
         let before = items.len();
-        items.retain(|it| (&it.tenant, &it.id, &it.principal) != (tenant, id, seen));
+        items.retain(|saved| (&saved.tenant, &saved.id, &saved.principal) != (tenant, id, seen));
         Ok(items.len() < before)
     }
 
@@ -71,15 +76,15 @@ impl SavedStore for MemorySaved {
         filter: &SavedFilter,
     ) -> Result<Vec<SavedItem>, StoreError> {
         let (kind, column, value) = selected(filter);
-        let is_selected = |it: &&SavedItem| {
-            let [of, its_kind, tool, _name] = it.place();
-            let its_value = if column == "tool" { tool } else { it.principal.as_str() };
+        let is_selected = |saved: &&SavedItem| {
+            let [of, its_kind, tool, _name] = saved.place();
+            let its_value = if column == "tool" { tool } else { saved.principal.as_str() };
             (of, its_kind, its_value) == (tenant.as_str(), kind.as_str(), value)
         };
         Ok(lock(&self.0).iter().filter(is_selected).cloned().collect())
     }
 
     async fn find(&self, tenant: &TenantId, id: &SavedId) -> Result<Option<SavedItem>, StoreError> {
-        Ok(lock(&self.0).iter().find(|it| it.tenant == *tenant && it.id == *id).cloned())
+        Ok(lock(&self.0).iter().find(|saved| saved.tenant == *tenant && saved.id == *id).cloned())
     }
 }

@@ -25,13 +25,13 @@ impl SegmentStore for MemorySegments {
         numbers: &[u64],
     ) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
         let segments = lock(&self.0);
-        let wanted = segments.values().filter(|it| numbers.contains(&it.number));
-        let bytes = |it: &NewSegment| match part {
-            SegmentPart::Head => it.head.clone(),
-            SegmentPart::Facts => it.facts.clone(),
-            SegmentPart::Ids => it.ids.clone(),
+        let wanted = segments.values().filter(|segment| numbers.contains(&segment.number));
+        let bytes = |segment: &NewSegment| match part {
+            SegmentPart::Head => segment.head.clone(),
+            SegmentPart::Facts => segment.facts.clone(),
+            SegmentPart::Ids => segment.ids.clone(),
         };
-        Ok(wanted.map(|it| (it.number, bytes(it))).collect())
+        Ok(wanted.map(|segment| (segment.number, bytes(segment))).collect())
     }
 
     async fn put(&self, segment: NewSegment) -> Result<(), StoreError> {

@@ -104,7 +104,7 @@ async fn sequences<'a>(
     transaction: &Transaction<'_>,
     records: &[&'a Record],
 ) -> Result<HashMap<(&'a str, &'a str), u64>, Failure> {
-    let keys: BTreeSet<_> = records.iter().map(|it| (it.tenant(), it.run())).collect();
+    let keys: BTreeSet<_> = records.iter().map(|record| (record.tenant(), record.run())).collect();
     let keys: Vec<_> = keys.into_iter().collect();
     let (tenants, runs): (Vec<&str>, Vec<&str>) = keys.iter().copied().unzip();
     let sql = "SELECT k.number, (SELECT e.sequence + 1 FROM events e \
@@ -128,14 +128,14 @@ async fn insert(
     [places, counts]: [&Vec<i64>; 2],
     hashes: &Vec<Vec<u8>>,
 ) -> Result<Vec<u64>, Failure> {
-    let ids: Vec<&str> = records.iter().map(|it| it.event().event_id.as_str()).collect();
-    let tenants: Vec<&str> = records.iter().map(|it| it.tenant()).collect();
-    let runs: Vec<&str> = records.iter().map(|it| it.run()).collect();
-    let kinds: Vec<&str> = records.iter().map(|it| it.body().kind()).collect();
+    let ids: Vec<&str> = records.iter().map(|record| record.event().event_id.as_str()).collect();
+    let tenants: Vec<&str> = records.iter().map(|record| record.tenant()).collect();
+    let runs: Vec<&str> = records.iter().map(|record| record.run()).collect();
+    let kinds: Vec<&str> = records.iter().map(|record| record.body().kind()).collect();
     let times: Vec<Timestamp> =
-        records.iter().map(|it| stored_time(it.event().timestamp)).collect();
-    let causes: Vec<Option<&str>> = records.iter().map(|it| it.cause()).collect();
-    let payloads: Vec<&str> = records.iter().map(|it| it.payload.as_str()).collect();
+        records.iter().map(|record| stored_time(record.event().timestamp)).collect();
+    let causes: Vec<Option<&str>> = records.iter().map(|record| record.cause()).collect();
+    let payloads: Vec<&str> = records.iter().map(|record| record.payload.as_str()).collect();
     let count = bound(records.len() as u64);
     let sql = format!(
         "WITH counter AS (UPDATE log_position SET value = value + $1 WHERE id = 1 \

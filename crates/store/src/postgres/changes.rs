@@ -102,11 +102,13 @@ impl Follower {
     pub(super) async fn after(&self, seen: Changes) -> Result<Changes, StoreError> {
         let asked = Instant::now();
         let mut last = self.last.clone();
-        let differs = |it: &Reading| it.changes.as_ref().is_ok_and(|now| *now != seen);
+        let differs = |reading: &Reading| reading.changes.as_ref().is_ok_and(|now| *now != seen);
         if last.borrow().as_ref().is_some_and(differs) {
             self.wake.notify_one();
         }
-        let is_new = |it: &Option<Reading>| it.as_ref().is_some_and(|it| it.began >= asked);
+        let is_new = |latest: &Option<Reading>| {
+            latest.as_ref().is_some_and(|reading| reading.began >= asked)
+        };
         let reading = match tokio::time::timeout(PATIENCE, last.wait_for(is_new)).await {
             Ok(Ok(reading)) => reading.clone(),
             Ok(Err(_)) => return Err(closed()),

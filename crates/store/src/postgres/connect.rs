@@ -87,7 +87,7 @@ fn is_here(host: &Host) -> bool {
     match host {
         Host::Unix(_) => true,
         Host::Tcp(name) => {
-            name == "localhost" || name.parse().is_ok_and(|it: IpAddr| it.is_loopback())
+            name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
         }
     }
 }

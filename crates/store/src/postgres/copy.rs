@@ -44,7 +44,7 @@ impl PostgresCopy {
             Ok(client) => Ok(client),
             Err(none) => {
                 let client = self.store.client().await?;
-                Ok(MutexGuard::map(none, |it| it.insert(client)))
+                Ok(MutexGuard::map(none, |slot| slot.insert(client)))
             }
         }
     }
@@ -157,16 +157,16 @@ impl Engine for PostgresCopy {
                $9::text[], $10::text[], $11::bytea[]) AS e"
         );
         let params: [Param<'_>; 11] = [
-            &number(|it| it.position),
-            &text(|it| &it.event_id),
-            &text(|it| &it.tenant),
-            &number(|it| it.tenant_position),
-            &text(|it| &it.run_id),
-            &number(|it| it.sequence),
-            &text(|it| &it.kind),
+            &number(|event| event.position),
+            &text(|event| &event.event_id),
+            &text(|event| &event.tenant),
+            &number(|event| event.tenant_position),
+            &text(|event| &event.run_id),
+            &number(|event| event.sequence),
+            &text(|event| &event.kind),
             &times,
             &causes,
-            &text(|it| &it.payload),
+            &text(|event| &event.payload),
             &hashes,
         ];
         within(async { execute(&*self.client().await?, &sql, &params).await }).await.map(drop)

@@ -76,7 +76,8 @@ impl Failure {
         };
         let Some(code) = error.code() else {
             if error.is_closed()
-                || std::error::Error::source(&error).is_some_and(|it| it.is::<std::io::Error>())
+                || std::error::Error::source(&error)
+                    .is_some_and(|cause| cause.is::<std::io::Error>())
             {
                 return StoreError::Unavailable(
                     "the connection to the database was lost; check that it runs".to_owned(),

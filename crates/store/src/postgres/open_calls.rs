@@ -37,10 +37,10 @@ pub(super) async fn apply(
             EventBody::ToolReturned(returned) => {
                 let call = &returned.call_id;
                 let cause = event.causation_id.as_ref();
-                let own = opened.iter().position(|it| {
-                    it.call.call_id == *call
-                        && it.is_of(record)
-                        && cause == Some(&it.record.event().event_id)
+                let own = opened.iter().position(|earlier| {
+                    earlier.call.call_id == *call
+                        && earlier.is_of(record)
+                        && cause == Some(&earlier.record.event().event_id)
                 });
                 match own {
                     Some(own) => drop(opened.remove(own)),
@@ -48,21 +48,21 @@ pub(super) async fn apply(
                 }
             }
             // A tool is open in a session at most once: opening it again changes the holder.
-            EventBody::ToolSessionOpened(it) => {
+            EventBody::ToolSessionOpened(body) => {
                 let sql = "INSERT INTO open_sessions (tenant, run_id, session_id, tool_id, \
                            tenant_position, event_id, instance) VALUES ($1, $2, $3, $4, $5, $6, $7) \
                            ON CONFLICT (tenant, run_id, session_id, tool_id) DO UPDATE SET \
                            tenant_position = excluded.tenant_position, \
                            event_id = excluded.event_id, instance = excluded.instance";
-                let (session, tool) = (it.session_id.as_str(), it.tool_id.as_str());
+                let (session, tool) = (body.session_id.as_str(), body.tool_id.as_str());
                 let id = event.event_id.as_str();
                 execute(transaction, sql, &[&tenant, &run, &session, &tool, place, &id, &instance])
                     .await?;
             }
-            EventBody::ToolSessionClosed(it) => {
+            EventBody::ToolSessionClosed(body) => {
                 let sql = "DELETE FROM open_sessions WHERE tenant = $1 AND run_id = $2 \
                            AND session_id = $3 AND tool_id = $4";
-                let (session, tool) = (it.session_id.as_str(), it.tool_id.as_str());
+                let (session, tool) = (body.session_id.as_str(), body.tool_id.as_str());
                 execute(transaction, sql, &[&tenant, &run, &session, &tool]).await?;
             }
             _ => {}
@@ -81,11 +81,13 @@ async fn close(
     if closing.is_empty() {
         return Ok(());
     }
-    let text = |of: fn(&Record) -> &str| closing.iter().map(|it| of(it.1)).collect::<Vec<_>>();
-    let tenants = text(|it| it.event().tenant.as_str());
-    let runs = text(|it| it.event().run_id.as_str());
-    let causes = text(|it| it.event().causation_id.as_ref().map_or("", |cause| cause.as_str()));
-    let calls: Vec<&str> = closing.iter().map(|it| it.2.as_str()).collect();
+    let text =
+        |of: fn(&Record) -> &str| closing.iter().map(|entry| of(entry.1)).collect::<Vec<_>>();
+    let tenants = text(|record| record.event().tenant.as_str());
+    let runs = text(|record| record.event().run_id.as_str());
+    let causes =
+        text(|record| record.event().causation_id.as_ref().map_or("", |cause| cause.as_str()));
+    let calls: Vec<&str> = closing.iter().map(|entry| entry.2.as_str()).collect();
     let sql = "DELETE FROM open_calls o USING unnest($1::text[], $2::text[], $3::text[], \
                $4::text[]) WITH ORDINALITY AS c (tenant, run, call, cause, number) \
                WHERE o.tenant = c.tenant AND o.run_id = c.run AND o.call_id = c.call \
@@ -105,8 +107,8 @@ async fn close(
         let name = [event.tenant.as_str(), event.run_id.as_str(), call.as_str()];
         let [tenant, run, id] = &name;
         if execute(transaction, sql, &[tenant, run, id]).await? == 0 {
-            let same = |it: &OpenedCall<'_>| {
-                it.index < *index && it.call.call_id == **call && it.is_of(record)
+            let same = |earlier: &OpenedCall<'_>| {
+                earlier.index < *index && earlier.call.call_id == **call && earlier.is_of(record)
             };
             if let Some(own) = opened.iter().position(same) {
                 opened.remove(own);
@@ -125,7 +127,7 @@ async fn open(
         return Ok(());
     }
     let text = |of: fn(&OpenedCall<'_>) -> String| opened.iter().map(of).collect::<Vec<_>>();
-    let places: Vec<i64> = opened.iter().map(|it| it.place).collect();
+    let places: Vec<i64> = opened.iter().map(|entry| entry.place).collect();
     let sql = "INSERT INTO open_calls (tenant, tenant_position, run_id, call_id, event_id, \
                agent_id, tool_name, principal, instance) \
                SELECT n.*, $9 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], \
@@ -134,14 +136,14 @@ async fn open(
         transaction,
         sql,
         &[
-            &text(|it| it.record.event().tenant.to_string()),
+            &text(|entry| entry.record.event().tenant.to_string()),
             &places,
-            &text(|it| it.record.event().run_id.to_string()),
-            &text(|it| it.call.call_id.to_string()),
-            &text(|it| it.record.event().event_id.to_string()),
-            &text(|it| it.call.agent_id.to_string()),
-            &text(|it| it.call.tool_name.clone()),
-            &text(|it| it.call.principal.to_string()),
+            &text(|entry| entry.record.event().run_id.to_string()),
+            &text(|entry| entry.call.call_id.to_string()),
+            &text(|entry| entry.record.event().event_id.to_string()),
+            &text(|entry| entry.call.agent_id.to_string()),
+            &text(|entry| entry.call.tool_name.clone()),
+            &text(|entry| entry.call.principal.to_string()),
             &instance,
         ],
     )

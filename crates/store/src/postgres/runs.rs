@@ -68,8 +68,9 @@ impl RunStore for PostgresStore {
             let transaction = client.transaction().await?;
             let select = runs::adopted(self.instance()).then(" FOR UPDATE");
             let mut found = read(&transaction, &select, runs::stored).await?;
-            for it in &mut found {
-                it.results = read(&transaction, &runs::results(&it.record), runs::result).await?;
+            for kept in &mut found {
+                kept.results =
+                    read(&transaction, &runs::results(&kept.record), runs::result).await?;
             }
             run(&transaction, &runs::leave_adopted(self.instance())).await?;
             transaction.commit().await?;

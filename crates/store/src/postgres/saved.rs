@@ -45,7 +45,7 @@ impl SavedStore for PostgresStore {
                 return Ok(taken);
             }
             let present = first(&transaction, &saved::count(&item), saved::present).await?;
-            if let Some(refusal) = present.and_then(|it| it.refusal()) {
+            if let Some(refusal) = present.and_then(|counts| counts.refusal()) {
                 return Ok(refusal);
             }
             run(&transaction, &insert).await?;

@@ -60,8 +60,10 @@ impl SharedWitnesses for PostgresStore {
 
     async fn remove(&self, witnesses: &[SavedWitness]) -> Result<(), StoreError> {
         within(async {
-            let servers: Vec<&str> = witnesses.iter().map(|it| it.server.as_str()).collect();
-            let digests: Vec<&[u8]> = witnesses.iter().map(|it| it.digest.0.as_slice()).collect();
+            let servers: Vec<&str> =
+                witnesses.iter().map(|witness| witness.server.as_str()).collect();
+            let digests: Vec<&[u8]> =
+                witnesses.iter().map(|witness| witness.digest.0.as_slice()).collect();
             let sql = "DELETE FROM witnesses w USING unnest($1::text[], $2::bytea[]) \
                          AS gone (server, digest) \
                        WHERE w.server = gone.server AND w.digest = gone.digest";

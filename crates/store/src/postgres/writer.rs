@@ -180,7 +180,9 @@ async fn store(
         Ok(Ok(positions)) => {
             commits.add(began);
             let mut positions = positions.into_iter();
-            outcomes.extend(batch.iter().map(|it| Ok(positions.by_ref().take(it.len()).collect())));
+            outcomes.extend(
+                batch.iter().map(|records| Ok(positions.by_ref().take(records.len()).collect())),
+            );
         }
         // A refused statement aborts the whole transaction, so that each job runs again in a
         // separate one.
@@ -192,7 +194,7 @@ async fn store(
                 if matches!(outcome, Ok(Ok(_))) {
                     commits.add(began);
                 }
-                outcomes.push(outcome.and_then(|it| it.map_err(append_failure)));
+                outcomes.push(outcome.and_then(|appended| appended.map_err(append_failure)));
             }
         }
         failed => {

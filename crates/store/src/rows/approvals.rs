@@ -67,18 +67,18 @@ pub(crate) fn pending() -> Statement {
     Statement::new("SELECT count(*) FROM approvals WHERE state = 'pending'", Vec::new())
 }
 
-pub(crate) fn insert(it: &Approval, shown: Option<Vec<u8>>) -> Result<Statement, StoreError> {
+pub(crate) fn insert(approval: &Approval, shown: Option<Vec<u8>>) -> Result<Statement, StoreError> {
     let params = values![
-        it.tenant.as_str(),
-        it.id.as_str(),
-        it.principal.as_str(),
-        it.state.as_str(),
-        it.live.then_some(it.fingerprint.0.as_str()),
-        it.revision,
-        it.change,
-        it.created_at,
-        it.expires_at,
-        text(it)?,
+        approval.tenant.as_str(),
+        approval.id.as_str(),
+        approval.principal.as_str(),
+        approval.state.as_str(),
+        approval.live.then_some(approval.fingerprint.0.as_str()),
+        approval.revision,
+        approval.change,
+        approval.created_at,
+        approval.expires_at,
+        text(approval)?,
         shown,
     ];
     let columns = "tenant, id, principal, state, live, revision, change, created_at, expires_at, \
@@ -87,20 +87,20 @@ pub(crate) fn insert(it: &Approval, shown: Option<Vec<u8>>) -> Result<Statement,
 }
 
 /// Replaces the stored approval if it has the previous revision.
-pub(crate) fn replace(it: &Approval) -> Result<Statement, StoreError> {
+pub(crate) fn replace(approval: &Approval) -> Result<Statement, StoreError> {
     let sql = "UPDATE approvals SET state = ?3, live = ?4, revision = ?5, change = ?6, \
                expires_at = ?7, body = ?8, \
                shown = CASE WHEN CAST(?4 AS TEXT) IS NULL THEN NULL ELSE shown END \
                WHERE tenant = ?1 AND id = ?2 AND revision = CAST(?5 AS BIGINT) - 1";
     let params = values![
-        it.tenant.as_str(),
-        it.id.as_str(),
-        it.state.as_str(),
-        it.live.then_some(it.fingerprint.0.as_str()),
-        it.revision,
-        it.change,
-        it.expires_at,
-        text(it)?,
+        approval.tenant.as_str(),
+        approval.id.as_str(),
+        approval.state.as_str(),
+        approval.live.then_some(approval.fingerprint.0.as_str()),
+        approval.revision,
+        approval.change,
+        approval.expires_at,
+        text(approval)?,
     ];
     Ok(Statement::new(sql, params))
 }
@@ -117,8 +117,8 @@ pub(crate) fn select(query: &ApprovalQuery) -> Statement {
     };
     let older_than = query.older_than.as_ref().map(|(at, id)| values![*at, id.as_str()]);
     Statement::new("SELECT body FROM approvals WHERE TRUE", Vec::new())
-        .and("tenant = ?", query.tenant.as_ref().map(|it| it.as_str()))
-        .and("principal = ?", query.principal.as_ref().map(|it| it.as_str()))
+        .and("tenant = ?", query.tenant.as_ref().map(|tenant| tenant.as_str()))
+        .and("principal = ?", query.principal.as_ref().map(|principal| principal.as_str()))
         .and("state = ?", query.state.map(ApprovalState::as_str))
         .and("live IS NOT NULL AND expires_at <= ?", query.overdue)
         .and("change > ?", query.changed_after)

@@ -125,19 +125,19 @@ fn find(id: &CredentialId) -> Statement {
     Statement::new(sql, values![id.as_str()])
 }
 
-fn insert(it: &Credential, sealed: Vec<u8>) -> Result<Statement, StoreError> {
+fn insert(credential: &Credential, sealed: Vec<u8>) -> Result<Statement, StoreError> {
     let unwritable = |_| StoreError::Unavailable("a credential has no JSON form".to_owned());
     let params = values![
-        it.id.as_str(),
-        it.owner.tenant.as_str(),
-        principal(&it.owner),
-        it.name.as_str(),
-        serde_json::to_string(&it.kind).map_err(unwritable)?,
-        serde_json::to_string(&it.audiences).map_err(unwritable)?,
-        it.created_at,
-        it.rotated_at,
-        it.expires_at,
-        it.revision,
+        credential.id.as_str(),
+        credential.owner.tenant.as_str(),
+        principal(&credential.owner),
+        credential.name.as_str(),
+        serde_json::to_string(&credential.kind).map_err(unwritable)?,
+        serde_json::to_string(&credential.audiences).map_err(unwritable)?,
+        credential.created_at,
+        credential.rotated_at,
+        credential.expires_at,
+        credential.revision,
         sealed,
     ];
     let insert = Statement::insert("credentials", COLUMNS, params);

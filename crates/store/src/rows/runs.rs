@@ -93,9 +93,9 @@ pub(crate) fn select(query: &RunQuery) -> Statement {
     };
     let most = limit(query.limit);
     Statement::new(format!("SELECT {COLUMNS} FROM runs WHERE TRUE"), Vec::new())
-        .and("tenant = ?", query.tenant.as_ref().map(|it| it.as_str()))
-        .and("principal = ?", query.principal.as_ref().map(|it| it.as_str()))
-        .and("run_id = ?", query.run.as_ref().map(|it| it.as_str()))
+        .and("tenant = ?", query.tenant.as_ref().map(|tenant| tenant.as_str()))
+        .and("principal = ?", query.principal.as_ref().map(|principal| principal.as_str()))
+        .and("run_id = ?", query.run.as_ref().map(|run| run.as_str()))
         .and("state = ?", query.state.map(RunState::as_str))
         .and_all("(started_at, call_id) < (?, ?)", before)
         .then(&format!("{newest} ORDER BY started_at DESC, call_id DESC LIMIT {most}"))
@@ -169,7 +169,7 @@ pub(crate) fn adopt(dead: &str, own: &str, now: Timestamp) -> [Statement; 4] {
 pub(crate) fn record<R: Columns>(row: &R) -> Result<RunRecord, R::Failure> {
     let row = Reader::new(row, "a run");
     let state = row.text(8)?;
-    let state = RunState::ALL.iter().find(|it| it.as_str() == state);
+    let state = RunState::ALL.iter().find(|known| known.as_str() == state);
     Ok(RunRecord {
         tenant: row.id(0)?,
         call_id: row.id(1)?,

@@ -131,7 +131,8 @@ pub(crate) fn taken<R: Columns>(row: &R) -> Result<SavedInsertion, R::Failure> {
 /// Reads the row of [`count`].
 pub(crate) fn present<R: Columns>(row: &R) -> Result<ItemCounts, R::Failure> {
     let row = Reader::new(row, "the number of saved items");
-    let count = |column| row.whole(column).map(|it| usize::try_from(it).unwrap_or(usize::MAX));
+    let count =
+        |column| row.whole(column).map(|number| usize::try_from(number).unwrap_or(usize::MAX));
     Ok(ItemCounts { place: count(0)?, own: count(1)? })
 }
 

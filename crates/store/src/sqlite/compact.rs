@@ -137,7 +137,7 @@ pub(super) fn push_id(row: &Row<'_>, column: usize, out: &mut String) -> bool {
 
 /// A type as stored.
 pub(super) fn kind_value(kind: &str) -> ValueRef<'_> {
-    let place = EventBody::KINDS.iter().position(|it| *it == kind);
+    let place = EventBody::KINDS.iter().position(|name| *name == kind);
     match place.and_then(|place| i64::try_from(place + 1).ok()) {
         Some(number) => ValueRef::Integer(number),
         None => ValueRef::Text(kind.as_bytes()),
@@ -196,7 +196,8 @@ impl Payload {
                 }
                 b'0'..=b'9' | b'-' => {
                     let rest = payload.get(place..).unwrap_or_default();
-                    let is_end = |it| !matches!(it, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+                    let is_end =
+                        |byte| !matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
                     let length = rest.bytes().position(is_end).unwrap_or(rest.len());
                     split.form.push_str(payload.get(copied..place).unwrap_or_default());
                     split.push_number(rest.get(..length).unwrap_or_default());
@@ -413,8 +414,9 @@ impl<'a> Forms<'a> {
         if !self.known.contains_key(&number) {
             let sql = "SELECT text FROM forms WHERE number = ?1";
             let mut statement = self.connection.prepare_cached(sql)?;
-            let bytes =
-                |row: &Row<'_>| Ok(row.get_ref(0)?.as_bytes().ok().map(|it| text(it).into_owned()));
+            let bytes = |row: &Row<'_>| {
+                Ok(row.get_ref(0)?.as_bytes().ok().map(|raw| text(raw).into_owned()))
+            };
             let form = statement.query_row([number], bytes).optional()?.flatten();
             self.known.insert(number, form);
         }
@@ -516,7 +518,7 @@ mod tests {
                 push_uuid(&mut again, &bytes);
                 prop_assert_eq!(again, text);
             } else {
-                prop_assert!(text.chars().any(|it| it.is_ascii_uppercase()));
+                prop_assert!(text.chars().any(|letter| letter.is_ascii_uppercase()));
             }
         }
     }

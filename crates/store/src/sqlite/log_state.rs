@@ -175,7 +175,8 @@ impl LogState {
 
     /// The last positions and hashes of the logs in memory.
     pub(super) fn known_heads(&self) -> KnownHeads {
-        let heads = self.heads.iter().map(|(tenant, it)| (tenant.clone(), (it.position, it.hash)));
+        let heads =
+            self.heads.iter().map(|(tenant, head)| (tenant.clone(), (head.position, head.hash)));
         KnownHeads { generation: self.generation, heads: heads.collect() }
     }
 
@@ -330,7 +331,7 @@ impl LogState {
         }
         let own = self.registration.map(|own| own.number);
         let others = open_calls::of_other_writers(connection, name, own)?;
-        let is_cause = |it: &&OpenCall| Some(it.opening.event.as_str()) == cause;
+        let is_cause = |open: &&OpenCall| Some(open.opening.event.as_str()) == cause;
         if let Some(call) = others.iter().find(is_cause) {
             return Ok(Some(call.position));
         }

@@ -148,8 +148,8 @@ fn check_schema(connection: &Connection) -> Result<(), Failure> {
     if found == *own {
         return Ok(());
     }
-    let strange = found.iter().find(|it| !own.contains(it));
-    let (object, what) = match (strange, own.iter().find(|it| !found.contains(it))) {
+    let strange = found.iter().find(|object| !own.contains(object));
+    let (object, what) = match (strange, own.iter().find(|object| !found.contains(object))) {
         (Some(object), _) => (object, "is not one of this program"),
         (None, Some(object)) => (object, "is missing"),
         (None, None) => return Ok(()),

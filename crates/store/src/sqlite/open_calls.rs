@@ -65,17 +65,17 @@ impl OpenCalls {
 
     /// Removes the call opened at `position`.
     pub(super) fn remove(&mut self, call: &CallId, position: i64) {
-        self.take(call.as_str(), |it| it.position == position);
+        self.take(call.as_str(), |open| open.position == position);
     }
 
     /// Removes the call `name` that the event `cause` opened.
     pub(super) fn take_caused(&mut self, name: CallName<'_>, cause: &str) -> Option<OpenCall> {
-        self.take(name.call, |it| name.is(&it.opening) && it.opening.event.as_str() == cause)
+        self.take(name.call, |open| name.is(&open.opening) && open.opening.event.as_str() == cause)
     }
 
     /// Removes the oldest call `name`.
     pub(super) fn take_oldest(&mut self, name: CallName<'_>) -> Option<OpenCall> {
-        self.take(name.call, |it| name.is(&it.opening))
+        self.take(name.call, |open| name.is(&open.opening))
     }
 
     /// Removes the calls that other processes closed after `position`. They are read from the file,
@@ -94,7 +94,7 @@ impl OpenCalls {
         let closed = all(connection, sql, [position, own], |row| Ok(row.get::<_, i64>(0)?))?;
         let closed: HashSet<i64> = closed.into_iter().collect();
         self.0.retain(|_, same| {
-            same.retain(|it| !closed.contains(&it.position));
+            same.retain(|open| !closed.contains(&open.position));
             !same.is_empty()
         });
         Ok(())
@@ -218,15 +218,15 @@ pub(super) fn settle(connection: &Connection, instance: &str) -> Result<(), Fail
 pub(super) fn first_of(connection: &Connection, tenant: &str) -> Result<Option<i64>, Failure> {
     let sql = "SELECT min(position) FROM open_calls WHERE tenant = ?1";
     let mut first: Option<i64> =
-        connection.prepare_cached(sql)?.query_row([tenant], |it| it.get(0))?;
+        connection.prepare_cached(sql)?.query_row([tenant], |row| row.get(0))?;
     for (number, _, clear_to) in writers(connection)? {
         let open = derive(connection, number, clear_to)?;
-        let own = open.iter().find(|it| it.opening.tenant.as_str() == tenant);
-        first = first.into_iter().chain(own.map(|it| it.position)).min();
+        let own = open.iter().find(|call| call.opening.tenant.as_str() == tenant);
+        first = first.into_iter().chain(own.map(|call| call.position)).min();
     }
     let Some(first) = first else { return Ok(None) };
     let sql = "SELECT tenant_position FROM events WHERE position = ?1 AND tenant = ?2";
-    let place = connection.prepare_cached(sql)?.query_row(params![first, tenant], |it| it.get(0));
+    let place = connection.prepare_cached(sql)?.query_row(params![first, tenant], |row| row.get(0));
     Ok(place.optional()?)
 }
 
@@ -278,6 +278,6 @@ pub(super) fn of_other_writers(
     let mut open = all(connection, sql, params, |row| {
         Ok(OpenCall { position: row.get(0)?, opening: Arc::new(opening(row, &mut forms)?) })
     })?;
-    open.retain(|it| it.opening.call.as_str() == name.call);
+    open.retain(|call| call.opening.call.as_str() == name.call);
     Ok(open)
 }

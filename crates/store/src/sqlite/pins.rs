@@ -21,8 +21,10 @@ impl SqliteStore {
     /// Runs statements that change pins, and returns the numbers of changed rows.
     async fn change_pins(&self, statements: Vec<Statement>) -> Result<Vec<usize>, StoreError> {
         self.on_writer(move |connection| {
-            let changed: Vec<usize> =
-                statements.iter().map(|it| run(connection, it)).collect::<Result<_, _>>()?;
+            let changed: Vec<usize> = statements
+                .iter()
+                .map(|statement| run(connection, statement))
+                .collect::<Result<_, _>>()?;
             count(connection, changed.iter().any(|rows| *rows > 0))?;
             Ok(changed)
         })

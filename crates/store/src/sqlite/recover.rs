@@ -62,7 +62,8 @@ pub(super) async fn recover(store: &SqliteStore, now: Timestamp) -> Result<usize
         for (close, is_counted) in closers {
             loop {
                 let id = dead.id.clone();
-                let found = store.on_writer(move |it| close(it, &id, now)).await?;
+                let found =
+                    store.on_writer(move |transaction| close(transaction, &id, now)).await?;
                 closed += if is_counted { found } else { 0 };
                 if found < CHUNK {
                     break;

@@ -66,9 +66,9 @@ impl RunStore for SqliteStore {
         let (select, leave) = (runs::adopted(&instance), runs::leave_adopted(&instance));
         let stored = self.on_writer(move |connection| {
             let mut found = read(connection, &select, |row| runs::stored(row))?;
-            for it in &mut found {
-                let results = runs::results(&it.record);
-                it.results = read(connection, &results, |row| runs::result(row))?;
+            for kept in &mut found {
+                let results = runs::results(&kept.record);
+                kept.results = read(connection, &results, |row| runs::result(row))?;
             }
             run(connection, &leave)?;
             Ok(found)
@@ -105,5 +105,7 @@ pub(super) fn adopt(
     own: &str,
     now: Timestamp,
 ) -> Result<(), Failure> {
-    runs::adopt(dead, own, now).iter().try_for_each(|it| run(connection, it).map(drop))
+    runs::adopt(dead, own, now)
+        .iter()
+        .try_for_each(|statement| run(connection, statement).map(drop))
 }

@@ -37,7 +37,7 @@ impl SavedStore for SqliteStore {
                 return Ok(taken);
             }
             let present = first(connection, &count, |row| saved::present(row))?;
-            if let Some(refusal) = present.and_then(|it| it.refusal()) {
+            if let Some(refusal) = present.and_then(|counts| counts.refusal()) {
                 return Ok(refusal);
             }
             run(connection, &insert)?;

@@ -105,7 +105,7 @@ async fn append(store: &SqliteStore, events: Vec<NewEvent>) -> Result<Vec<u64>, 
 
 /// Fails when the state in memory differs from the file.
 async fn compare(store: &SqliteStore) {
-    let compare = |it: &mut WriteTransaction<'_>| it.log.compare(it);
+    let compare = |transaction: &mut WriteTransaction<'_>| transaction.log.compare(transaction);
     store.on_writer(compare).await.unwrap();
 }
 
@@ -138,7 +138,7 @@ async fn failed_work_leaves_the_state_as_it_leaves_the_file() {
     });
     let released = async { drop(release) };
     let (results, ()) = tokio::join!(join_all(appends), released);
-    assert_eq!(results.iter().filter(|it| it.is_err()).count(), 3);
+    assert_eq!(results.iter().filter(|result| result.is_err()).count(), 3);
     compare(&store).await;
     store.append(&[closes_open]).await.unwrap();
     compare(&store).await;
@@ -152,7 +152,7 @@ async fn a_failed_commit_leaves_the_state_as_it_leaves_the_file() {
     let store = open(directory.path());
     store.append(&pair(0)).await.unwrap();
     // The registration of the writer is undone as well.
-    store.on_writer(|it| it.clear()).await.unwrap();
+    store.on_writer(|transaction| transaction.clear()).await.unwrap();
     let release = hold(&store).await;
     let unfinished = store.on_writer(|connection| {
         connection.execute_batch(
@@ -379,8 +379,9 @@ async fn ends_of_logs_are_known_until_something_else_may_have_changed_them() {
     store.append(&[decided("t", "r", "e1")]).await.unwrap();
     let first = known().await;
     // More runs than are kept in memory.
-    let events: Vec<_> =
-        (0..8200).map(|it| decided("t", &format!("r{it}"), &format!("e1{it}"))).collect();
+    let events: Vec<_> = (0..8200)
+        .map(|number| decided("t", &format!("r{number}"), &format!("e1{number}")))
+        .collect();
     store.append(&events).await.unwrap();
     store.append(&[decided("u", "r", "e2")]).await.unwrap();
     let second = known().await;
