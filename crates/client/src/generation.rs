@@ -184,7 +184,8 @@ mod tests {
 
     #[test]
     fn the_newest_shared_generation_is_selected() {
-        let newest = |document: Value| Versions::of(&document).map(|it| it.newest_shared());
+        let newest =
+            |document: Value| Versions::of(&document).map(|versions| versions.newest_shared());
         for (listed, generation) in [
             (json!(["1.0"]), Some(Generation::V1)),
             (json!(["1.0", "2.0"]), Some(Generation::V2)),

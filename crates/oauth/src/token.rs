@@ -198,8 +198,8 @@ impl TokenAnswer {
         Ok(Self {
             access_token: success.access_token.map(Secret::new),
             is_bearer: success.token_type.is_none_or(is_bearer),
-            lifetime: seconds.and_then(|it| Duration::try_from_secs_f64(it.max(0.0)).ok()),
-            refresh_token: success.refresh_token.filter(|it| !it.is_empty()).map(Secret::new),
+            lifetime: seconds.and_then(|value| Duration::try_from_secs_f64(value.max(0.0)).ok()),
+            refresh_token: success.refresh_token.filter(|token| !token.is_empty()).map(Secret::new),
             id_token: success.id_token.map(Secret::new),
         })
     }
@@ -291,7 +291,7 @@ mod tests {
             let client = Client { id: "client id", secret };
             let form = TokenRequest { client, grant, scopes, resource: None }.form();
             assert!(!format!("{form:?}").contains("r&1"));
-            let header = form.authorization.map(|it| it.expose().to_owned());
+            let header = form.authorization.map(|header| header.expose().to_owned());
             (form.body.expose().to_owned(), header)
         };
         let key = secret("s:1");
@@ -364,7 +364,7 @@ mod tests {
             (400, r#"{"error":"slow_down"}"#, false),
             (503, "canary", false),
         ] {
-            let failed = answer(status, body).and_then(|it| it.bearer().cloned()).err();
+            let failed = answer(status, body).and_then(|response| response.bearer().cloned()).err();
             let failed = failed.expect(body);
             assert_eq!(failed.is_permanent(), is_permanent, "{body}: {failed}");
             assert!(!format!("{failed} {failed:?}").contains("canary"), "{failed}");

@@ -74,7 +74,7 @@ async fn a_task_that_was_stopped_is_not_started_again() {
     // A task that always fails is stopped in its pause too.
     let stop = CancellationToken::new();
     let (task, _) = failing(&tasks, Policy::Forever, &stop, u64::MAX, || panic!("again"));
-    until("it fails", || of(&tasks, "work").is_some_and(|it| it.failures > 2)).await;
+    until("it fails", || of(&tasks, "work").is_some_and(|report| report.failures > 2)).await;
     stop.cancel();
     task.ended().await;
 }
