@@ -33,7 +33,6 @@ pub(super) struct Document<T> {
     /// an element differently if its id is missing.
     pub(super) broken: BTreeSet<String>,
     pub(super) places: Places,
-    /// Whether the file is TOML.
     pub(super) is_toml: bool,
 }
 

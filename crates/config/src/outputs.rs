@@ -97,7 +97,7 @@ impl ServerPath {
     }
 }
 
-/// Whether `found` is the file at `path`.
+/// Compares device and inode, because a hard link has another path.
 fn is_same(found: &fs::Metadata, path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|own| (own.dev(), own.ino()) == (found.dev(), found.ino()))
 }

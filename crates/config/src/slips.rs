@@ -32,7 +32,6 @@ const LISTS: [(&str, &str); 5] = [
     ("allowed_hosts", r#"["tools.example.com"]"#),
 ];
 
-/// A mistaken value.
 pub(super) struct MistakenValue {
     pub(super) span: Range<usize>,
     /// The key, as problems show it.

@@ -14,7 +14,6 @@ use toolcrib_core::{limit, quota};
 
 /// A kind of value that the file writes as text.
 pub(super) trait Kind: Sized {
-    /// The value.
     type Value;
 
     /// Parses the text of a value.
@@ -128,7 +127,6 @@ kinds! {
     Wait(time::Duration): parse_wait, duration_text;
 }
 
-/// Any value.
 #[derive(Debug)]
 pub(super) enum AnyValue {}
 

@@ -80,7 +80,6 @@ pub enum FileError {
     System {
         /// The verb.
         what: &'static str,
-        /// The reason.
         error: io::Error,
     },
 }

@@ -18,9 +18,7 @@ pub(super) const MAX_NAME: usize = 256;
 /// The shape of a call's input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct InputShape {
-    /// Of its arguments.
     pub(super) arguments: Shape,
-    /// Of its answers and its state.
     pub(super) round: RoundShape,
 }
 
@@ -48,10 +46,8 @@ pub(super) struct Shape {
     pub(super) depth: u32,
 }
 
-/// The shape of one argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ArgumentShape {
-    /// Its name.
     pub(super) name: String,
     /// `null`, `boolean`, `integer`, `number`, `string`, `array` or `object`.
     pub(super) kind: &'static str,

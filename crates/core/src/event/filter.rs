@@ -120,7 +120,7 @@ impl EventFilter {
 
     /// Whether ids of events are compared.
     pub fn needs_ids(&self) -> bool {
-        self.terms.iter().flat_map(|term| &term.0).any(|test| test.fact.needs_ids())
+        self.terms.iter().flat_map(|term| &term.0).any(|condition| condition.fact.needs_ids())
     }
 }
 

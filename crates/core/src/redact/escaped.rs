@@ -53,7 +53,6 @@ pub(super) fn without<'a>(text: &'a str, secrets: &[(Secret, String)]) -> Cow<'a
     Cow::Owned(clean)
 }
 
-/// The places of each of the `secrets` in `text`.
 fn places<'a>(
     text: &'a str,
     secrets: &'a [(Secret, String)],
