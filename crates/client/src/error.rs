@@ -44,7 +44,6 @@ pub enum Error {
         joined(listed)
     )]
     VersionUnsupported {
-        /// The generation of the request.
         requested: Generation,
         /// The versions that the host serves, by its own statement; may be empty.
         listed: Vec<Version>,
@@ -58,7 +57,6 @@ pub enum Error {
         answered_with(*answered)
     )]
     VersionIgnored {
-        /// The generation of the request.
         requested: Generation,
         /// The version in `OpenWOP-Version` of the response; `None` if it is missing, repeated or
         /// malformed.
@@ -105,7 +103,6 @@ pub enum Error {
     NotADescriptor {
         /// The id of the tool, if it has one.
         tool_id: String,
-        /// The violation.
         reason: String,
     },
 }

@@ -19,13 +19,11 @@ pub struct IncomingMessage<'a> {
     /// The method of a request or notification.
     #[serde(borrow, default)]
     pub method: Option<Cow<'a, str>>,
-    /// Its parameters.
     #[serde(borrow, default)]
     pub params: Option<&'a RawValue>,
     /// The result of a request, which may be `null`.
     #[serde(borrow, default, deserialize_with = "present")]
     pub result: Option<&'a RawValue>,
-    /// The error of a request.
     #[serde(borrow, default)]
     pub error: Option<&'a RawValue>,
 }
@@ -56,7 +54,7 @@ pub struct Progress<'a> {
     pub progress_token: &'a RawValue,
     /// The progress so far.
     pub progress: Number,
-    /// The total.
+    /// The value of `progress` at the end, if the sender knows it.
     #[serde(default)]
     pub total: Option<Number>,
     /// The current step, for people.
@@ -72,7 +70,6 @@ impl RpcError {
         Self { code, message: message.into(), data: None }
     }
 
-    /// Adds data.
     #[must_use]
     pub fn with_data(self, data: Value) -> Self {
         Self { data: Some(Box::new(data)), ..self }

@@ -8,15 +8,10 @@ pub const INITIALIZED: &str = "notifications/initialized";
 pub const PING: &str = "ping";
 /// Lists the revisions and capabilities of a server; of the stateless revision alone.
 pub const DISCOVER: &str = "server/discover";
-/// Lists the tools.
 pub const LIST_TOOLS: &str = "tools/list";
-/// Lists the resources.
 pub const LIST_RESOURCES: &str = "resources/list";
-/// Lists the templates of resources.
 pub const LIST_RESOURCE_TEMPLATES: &str = "resources/templates/list";
-/// Lists the prompts.
 pub const LIST_PROMPTS: &str = "prompts/list";
-/// Calls a tool.
 pub const CALL_TOOL: &str = "tools/call";
 /// Subscribes to changes; of the stateless revision alone.
 pub const LISTEN: &str = "subscriptions/listen";

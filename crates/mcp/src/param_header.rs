@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::header;
 
-/// The keyword.
+/// The keyword of a schema that names the header of an argument.
 pub const KEYWORD: &str = "x-mcp-header";
 
 /// One argument and the header that repeats it.

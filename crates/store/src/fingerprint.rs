@@ -7,7 +7,6 @@ use zeroize::Zeroizing;
 
 use crate::{key_text, seal::SealKeys, seal_places};
 
-/// The key for fingerprints.
 #[derive(Clone)]
 pub(crate) struct FingerprintKey(hmac::Key);
 

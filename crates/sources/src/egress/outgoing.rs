@@ -39,7 +39,6 @@ const RESERVED: [HeaderName; 6] = [
     header::UPGRADE,
 ];
 
-/// A request to send.
 #[derive(Clone)]
 pub(crate) struct OutgoingRequest {
     pub(crate) method: Method,

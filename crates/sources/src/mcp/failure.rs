@@ -21,7 +21,6 @@ pub(crate) enum Failure {
     Credentials(StatusCode),
     /// Another unsuccessful status; for tool calls, any unsuccessful status.
     Refused(Refusal),
-    /// An invalid answer.
     Malformed(MalformedAnswer),
 }
 

@@ -22,7 +22,6 @@ pub(crate) enum Reply {
     Error(RpcError),
 }
 
-/// The result of a request.
 #[derive(Debug)]
 pub(crate) struct RpcResult {
     pub(crate) json: Box<RawValue>,
@@ -76,7 +75,6 @@ pub(crate) fn encode_answer(id: &RawValue, method: &str) -> Vec<u8> {
     message::error(Some(id.get()), &error)
 }
 
-/// Parameters of a list.
 #[derive(Serialize)]
 pub(crate) struct ListParams<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -110,7 +110,6 @@ enum Driver {
     Http(Arc<Http>),
 }
 
-/// A lost connection.
 struct LostConnection {
     reason: String,
     /// Whether requests were under way.

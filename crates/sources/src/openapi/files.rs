@@ -62,7 +62,6 @@ pub(super) struct DocumentReader {
     pub(super) headers: Arc<OwnHeaders>,
 }
 
-/// A loaded document.
 pub(super) struct LoadedDocument {
     pub(super) document: Document,
     /// Why a file of the document's own server could not be fetched now. A first read leaves out

@@ -58,7 +58,6 @@ pub(super) enum FieldContent {
     },
 }
 
-/// The kinds of forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FormKind {
     Urlencoded,

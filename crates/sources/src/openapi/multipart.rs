@@ -22,7 +22,6 @@ pub(super) struct File {
     pub(super) media_type: Option<String>,
 }
 
-/// One part.
 struct Part {
     bytes: Vec<u8>,
     file_name: Option<String>,

@@ -519,7 +519,6 @@ fn output(
     Ok(Some(Value::Object(bundle.add_definitions(root)?)))
 }
 
-/// The placeholders of a path.
 pub(super) fn placeholders(path: &str) -> impl Iterator<Item = &str> {
     path.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
 }

@@ -44,7 +44,6 @@ pub(super) struct CallableOperation {
     pub(super) server: Option<Value>,
 }
 
-/// The settings for reading a document.
 pub(super) struct ReadSettings<'a> {
     pub(super) selection: &'a Selection,
     pub(super) servers: Servers<'a>,

@@ -51,7 +51,6 @@ pub(crate) struct Runtime {
     pub(super) requires: Vec<String>,
 }
 
-/// One node.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Node {

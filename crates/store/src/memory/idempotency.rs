@@ -13,7 +13,6 @@ use toolcrib_core::{
 
 use super::shared::lock;
 
-/// Idempotent calls in memory.
 #[derive(Debug, Default)]
 pub(super) struct MemoryIdempotency(Mutex<HashMap<IdempotencyKey, StoredCall>>);
 

@@ -15,7 +15,6 @@ use toolcrib_core::{
 
 use super::shared::{ChangeCounter, lock};
 
-/// API keys in memory.
 #[derive(Debug, Default)]
 pub(super) struct MemoryKeys {
     records: Mutex<Vec<KeyRecord>>,

@@ -21,7 +21,6 @@ use toolcrib_core::{
 
 use super::shared::{ChangeCounter, lock};
 
-/// Pins in memory.
 #[derive(Debug, Default)]
 pub(super) struct MemoryPins {
     pins: Mutex<Pins>,

@@ -10,7 +10,6 @@ use toolcrib_core::{
 
 use super::shared::lock;
 
-/// Counts of quotas in memory.
 #[derive(Debug, Default)]
 pub(super) struct MemoryQuotas(Mutex<BTreeMap<(Day, QuotaKey), u64>>);
 

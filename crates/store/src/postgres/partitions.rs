@@ -20,7 +20,6 @@ pub(super) const MIGRATION_LOCK: i64 = 0x7463_7262;
 /// The start of this month.
 pub(super) const MONTH: &str = "date_trunc('month', clock_timestamp() AT TIME ZONE 'UTC')";
 
-/// A missing partition.
 struct MissingPartition {
     name: String,
     from: String,

@@ -129,7 +129,6 @@ pub(crate) fn digest_row<R: Columns>(row: &R) -> Result<PinDigests, R::Failure> 
 /// A row of [`book`]: the epoch, and the digests of a tool if the source has one.
 pub(crate) type BookRow = (u64, Option<(String, PinDigests)>);
 
-/// Reads a row of [`book`].
 pub(crate) fn book_row<R: Columns>(row: &R) -> Result<BookRow, R::Failure> {
     let columns = Reader::new(row, "the digests of a pin");
     let tool = columns.maybe_text(4)?;
@@ -137,7 +136,6 @@ pub(crate) fn book_row<R: Columns>(row: &R) -> Result<BookRow, R::Failure> {
     Ok((columns.whole(5)?, tool))
 }
 
-/// Joins the rows of [`digests`].
 pub(crate) fn join_digests(rows: Vec<PinDigests>) -> PinDigests {
     let mut rows = rows.into_iter();
     let mut joined = rows.next().unwrap_or_default();
@@ -145,7 +143,6 @@ pub(crate) fn join_digests(rows: Vec<PinDigests>) -> PinDigests {
     joined
 }
 
-/// Joins the rows of [`book`].
 pub(crate) fn join_book(rows: Vec<BookRow>) -> PinBook {
     let mut book = PinBook::default();
     for (epoch, tool) in rows {

@@ -34,7 +34,6 @@ pub(super) struct Opening {
     pub(super) tool: String,
 }
 
-/// An open call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OpenCall {
     /// The position of its opening event in the whole log.

@@ -47,7 +47,6 @@ pub(super) struct Machine {
     compiled: Mutex<VecDeque<(Key, CompiledCode)>>,
 }
 
-/// Compiled code.
 #[derive(Clone)]
 pub(super) enum CompiledCode {
     Module(wasmtime::Module),
