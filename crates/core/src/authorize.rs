@@ -14,7 +14,7 @@ use crate::{
 /// principal is part of the key only when the authorizer is principal-specific.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// Tenant.
+    /// The principal's tenant.
     pub tenant: &'a TenantId,
     /// The principal's grants.
     pub scopes: &'a ScopeSet,

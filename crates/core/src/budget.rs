@@ -69,7 +69,7 @@ impl Reservation {
         has_room
     }
 
-    /// The budget.
+    /// The budget that the bytes are reserved in.
     pub fn budget(&self) -> &ByteBudget {
         &self.budget
     }

@@ -327,7 +327,7 @@ pub enum CallError {
     ApprovalRejected {
         /// The tool.
         tool: ToolId,
-        /// The approval.
+        /// The rejected approval.
         approval: ApprovalId,
         /// When the same call can request approval again.
         until: Timestamp,
@@ -338,7 +338,7 @@ pub enum CallError {
     /// The source failed.
     #[error("{0}")]
     Upstream(UpstreamError),
-    /// The source asks its caller before it continues; this round of the call is complete.
+    /// The source requires input before it continues; this round of the call is complete.
     #[error("{0}")]
     NeedsInput(Box<Question>),
     /// The caller disconnected or cancelled.

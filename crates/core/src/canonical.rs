@@ -44,7 +44,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// The canonical bytes of `value`.
+/// The canonical bytes of `value`, in which fractions are rounded as RFC 8785 prescribes.
 pub fn canonical_bytes(value: &Value) -> Vec<u8> {
     written(|writer| writer.value(value), false)
 }

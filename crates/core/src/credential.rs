@@ -123,7 +123,7 @@ pub enum CredentialProblem {
     /// The target host is not in its audiences, or is not reached over TLS.
     #[error("the credential's audience does not include the target host; the call was not sent")]
     OutOfAudience,
-    /// It has expired.
+    /// It has expired, so it is not sent.
     #[error("the tool's credential has expired; contact the operator")]
     Expired,
     /// It cannot be decrypted, or its audience cannot be determined.

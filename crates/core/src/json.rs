@@ -16,7 +16,7 @@ use crate::number::{self, MAX_DIGITS};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem} at line {line} column {column}")]
 pub struct JsonError {
-    /// The problem.
+    /// The violated rule or limit, without any part of the text.
     pub problem: String,
     /// 1-based.
     pub line: usize,

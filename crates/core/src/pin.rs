@@ -56,7 +56,7 @@ pub struct Pin {
     pub change_count: u32,
 }
 
-/// An approved form.
+/// A form that was approved, with the time and the approver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovedForm {
     /// The form.

@@ -113,7 +113,7 @@ impl AuthMethod {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Token {
-    /// The issuer.
+    /// The configured issuer, which equals the `iss` claim.
     pub issuer: String,
     /// When it expires.
     pub expires_at: Timestamp,

@@ -30,7 +30,7 @@ pub struct Day(pub i64);
 /// The calls that are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QuotaKey {
-    /// Tenant.
+    /// The caller's tenant.
     pub tenant: TenantId,
     /// Principal within the tenant.
     pub principal: PrincipalId,

@@ -49,8 +49,8 @@ pub trait Source: Send + Sync + 'static {
     /// malformed offer becomes a [`Discovered::problems`] entry, not an error.
     async fn discover(&self) -> Result<Discovered, UpstreamError>;
 
-    /// The credential that a call of `entry` would use. Pure and cheap: it says which one, and not
-    /// whether it is there. The gate resolves it, and passes it with the call.
+    /// The credential that a call of `entry` would use. Pure and cheap: it names the credential,
+    /// which may be missing. The gate resolves it, and passes it with the call.
     fn credential_for(&self, _entry: &Entry) -> CredentialNeed {
         CredentialNeed::None
     }
@@ -129,7 +129,7 @@ pub struct InvalidSource {
 pub struct SourceSpec {
     /// The configured id.
     pub id: SourceId,
-    /// The upstream.
+    /// How the source reaches its upstream, by kind.
     pub upstream: UpstreamSpec,
     /// Limits on the upstream.
     pub limits: SourceLimits,
@@ -188,18 +188,18 @@ pub struct Discovered {
 /// One offer as its upstream describes it. All of it is untrusted text.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct DiscoveredOffer {
-    /// What it is.
+    /// The kind, with the facts that only this kind has.
     #[serde(default, skip_serializing_if = "Offer::is_tool")]
     pub offer: Offer,
     /// The upstream's name for it; the URI of a resource.
     pub name: String,
-    /// Title.
+    /// The upstream's title, for people.
     pub title: Option<String>,
-    /// Description.
+    /// The upstream's description, for models.
     pub description: Option<String>,
     /// Input schema, if it is an object. The arguments of a prompt are one, too.
     pub input_schema: Option<Value>,
-    /// Output schema.
+    /// The schema of the structured output.
     pub output_schema: Option<Value>,
     /// The four MCP hints (and `title`), as declared; shown, never acted upon.
     pub annotations: Option<Value>,
@@ -218,7 +218,7 @@ impl DiscoveredOffer {
     }
 }
 
-/// The status of a source.
+/// The state of a source since its last change, for the operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceStatus {

@@ -75,7 +75,7 @@ pub struct StoreMeasures {
 /// An implementation passes `toolcrib_store::conformance`.
 #[async_trait]
 pub trait Storage: Send + Sync + 'static {
-    /// The event log.
+    /// The log of events, in which each tenant has its own positions.
     fn events(&self) -> Arc<dyn EventLog>;
 
     /// The same log with its chain and its checkpoints.
@@ -122,7 +122,7 @@ pub trait Storage: Send + Sync + 'static {
         None
     }
 
-    /// The credentials.
+    /// The credentials that principals and tenants store for their calls.
     fn credentials(&self) -> Arc<dyn CredentialStore>;
 
     /// The accounts that people connected, and pending authorizations.

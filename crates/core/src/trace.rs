@@ -28,18 +28,18 @@ const MAX_STATE: usize = 512;
 /// The flag of a recorded trace.
 const SAMPLED: u8 = 1;
 
-/// The id of a trace.
+/// The id of a trace: 16 bytes, not all of them zero (W3C Trace Context).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceId([u8; 16]);
 
-/// The id of a span in its trace.
+/// The id of a span in its trace: 8 bytes, not all of them zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SpanId([u8; 8]);
 
 /// A place in a trace, as requests carry it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceContext {
-    /// The trace.
+    /// The id that all spans of the trace share.
     pub trace: TraceId,
     /// The parent of the next span.
     pub span: SpanId,
@@ -136,7 +136,7 @@ impl TraceId {
         (bytes != [0; 16]).then_some(Self(bytes))
     }
 
-    /// Its bytes.
+    /// The bytes, in the order of the hexadecimal form.
     pub fn bytes(self) -> [u8; 16] {
         self.0
     }
@@ -162,7 +162,7 @@ impl SpanId {
         (bytes != [0; 8]).then_some(Self(bytes))
     }
 
-    /// Its bytes.
+    /// The bytes, in the order of the hexadecimal form.
     pub fn bytes(self) -> [u8; 8] {
         self.0
     }

@@ -7,7 +7,7 @@ use crate::pkce;
 /// The parameters of an authorization request.
 #[derive(Debug, Clone, Copy)]
 pub struct AuthorizationRequest<'a> {
-    /// The client.
+    /// The id of the client at the authorization server.
     pub client_id: &'a str,
     /// The address to which the server sends the browser back.
     pub redirect_uri: &'a str,

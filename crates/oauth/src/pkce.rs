@@ -12,7 +12,7 @@ pub fn verifier(random: &[u8; 32]) -> Secret {
     Secret::new(URL_SAFE_NO_PAD.encode(random))
 }
 
-/// The challenge of `verifier`.
+/// The challenge of `verifier`: its SHA-256 in Base64url without padding.
 pub fn challenge(verifier: &Secret) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.expose()))
 }

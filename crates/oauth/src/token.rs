@@ -29,10 +29,10 @@ const PERMANENT: &[&str] = &[
     "invalid_scope",
 ];
 
-/// A request for a token.
+/// A request to a token endpoint (RFC 6749).
 #[derive(Clone, Copy)]
 pub struct TokenRequest<'a> {
-    /// The client that sends the request.
+    /// The client that requests the token.
     pub client: Client<'a>,
     /// What the token is exchanged for.
     pub grant: Grant<'a>,
@@ -45,7 +45,7 @@ pub struct TokenRequest<'a> {
 /// A registered client.
 #[derive(Clone, Copy)]
 pub struct Client<'a> {
-    /// Its id.
+    /// Its `client_id`.
     pub id: &'a str,
     /// Its secret, and how to send it; `None` for a public client, which sends its id only.
     pub secret: Option<(&'a Secret, ClientAuth)>,
@@ -56,7 +56,7 @@ pub struct Client<'a> {
 pub enum Grant<'a> {
     /// The code that a browser brought back.
     Code {
-        /// The code.
+        /// The code, valid for one exchange.
         code: &'a str,
         /// The verifier behind the challenge of the authorization request.
         verifier: &'a str,

@@ -23,12 +23,12 @@ use crate::{Options, SqliteStore};
 /// Rows and events that are copied together.
 const PAGE: usize = 1_000;
 
-/// The content of a copy.
+/// The size of a complete copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CopySummary {
-    /// The events.
+    /// The number of copied events.
     pub events: u64,
-    /// The rows of every other table, by its name.
+    /// The number of copied rows of every other table, by its name.
     pub rows: Vec<(&'static str, u64)>,
 }
 
@@ -580,7 +580,7 @@ fn path_of(url: &str) -> Option<&Path> {
 enum Target {
     /// In a new file, renamed when the copy is complete.
     File { partial: PathBuf, path: PathBuf },
-    /// In a database.
+    /// In the database at this URL.
     Database(String),
 }
 

@@ -39,7 +39,7 @@ pub enum TaskState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskReport {
-    /// The name.
+    /// The name that the tasks share.
     pub name: TaskName,
     /// The worst state among the tasks.
     pub state: TaskState,

@@ -25,9 +25,9 @@ pub struct Receiver {
     pub protocol: Protocol,
     /// Headers of the requests.
     pub headers: Vec<(String, SecretValue)>,
-    /// The name of this service.
+    /// The resource attribute `service.name`.
     pub service_name: String,
-    /// The version of this service.
+    /// The resource attribute `service.version`.
     pub service_version: &'static str,
     /// The time limit of one request.
     pub timeout: Duration,

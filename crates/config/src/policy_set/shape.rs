@@ -12,7 +12,7 @@ use toolcrib_core::{
 
 /// Most arguments of one shape. A call with more arguments has no shape, and is denied.
 pub(super) const MAX_ARGUMENTS: usize = 1_000;
-/// Longest name of one.
+/// Longest name of an argument, in bytes.
 pub(super) const MAX_NAME: usize = 256;
 
 /// The shape of a call's input.

@@ -130,7 +130,7 @@ closed_enum! {
     }
 }
 
-/// One vote.
+/// The vote of one principal for or against an approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Vote {

@@ -1,4 +1,4 @@
-//! The operations of sources, and their replies.
+//! The requests to a source, and its replies.
 
 use super::{Invocation, Outcome, Question, UpstreamError, UpstreamErrorKind};
 use crate::offer::Offer;
@@ -19,7 +19,7 @@ pub enum Operation {
 pub enum Reply {
     /// The operation is complete.
     Done(Outcome),
-    /// The upstream asks the caller before it continues. The caller repeats the operation with its
+    /// The upstream requires input before it continues. The caller repeats the operation with its
     /// answer; this host keeps no state in between.
     NeedsInput(Question),
 }

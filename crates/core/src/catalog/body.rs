@@ -24,7 +24,7 @@ pub struct EncodedForms([OnceLock<Option<EncodedForm>>; 3]);
 /// A body in a content encoding, and the tag of that form.
 #[derive(Debug, Clone)]
 pub struct EncodedForm {
-    /// The bytes.
+    /// The encoded bytes.
     pub bytes: Bytes,
     /// `"…"` with quotes.
     pub etag: String,

@@ -34,7 +34,7 @@ pub struct Generation(pub u64);
 /// One offer with everything a request needs, computed when the snapshot is built.
 #[derive(Clone)]
 pub struct Entry {
-    /// What it is.
+    /// The kind, with the facts that only this kind has.
     pub offer: Offer,
     /// The description that callers see. Every offer has one: whatever its kind, it has scopes, a
     /// tier and an approval policy.

@@ -27,7 +27,7 @@ pub struct Toolset {
 /// The content of a toolset's list, where a surface has a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Listing {
-    /// Its tools.
+    /// The tools of the toolset itself.
     #[default]
     Tools,
     /// Tools to search, to describe and to call them.

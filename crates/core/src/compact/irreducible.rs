@@ -6,7 +6,7 @@ pub enum CompactError {
     /// A keyword without an equivalent that avoids combining schemas.
     #[error("`{keyword}` cannot be expressed without combining schemas")]
     Keyword {
-        /// The keyword.
+        /// The keyword, such as `anyOf`.
         keyword: String,
     },
     /// A reference in a cycle.

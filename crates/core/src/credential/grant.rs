@@ -37,9 +37,9 @@ pub struct GrantPlace {
 pub struct AccountGrant {
     /// Its identity in events and in place of its values.
     pub id: CredentialId,
-    /// What it is for; a place has one grant.
+    /// The principal, source and resource of the grant; a place has one grant.
     pub place: GrantPlace,
-    /// Its terms.
+    /// The granted scopes, the account, and how tokens are renewed.
     pub terms: GrantTerms,
     /// When the person consented.
     pub created_at: Timestamp,
@@ -51,7 +51,7 @@ pub struct AccountGrant {
     pub revision: u64,
 }
 
-/// The terms of a grant: its issuer, its scopes, and how its tokens are renewed.
+/// The terms of a grant: issuer, scopes, account, and how tokens are renewed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GrantTerms {
@@ -88,7 +88,7 @@ pub struct GrantSecrets {
     pub access_token: Option<Secret>,
     /// The token that renews it.
     pub refresh_token: Option<Secret>,
-    /// The secret of the client.
+    /// The secret of the OAuth client, if it has one.
     pub client_secret: Option<Secret>,
 }
 

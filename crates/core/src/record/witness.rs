@@ -23,7 +23,7 @@ const DOMAIN: &str = "toolcrib witness 1";
 /// The last state that a key has signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Witness {
-    /// The key.
+    /// The Ed25519 key of the signature.
     pub public_key: [u8; 32],
     /// Position of the last event of the whole log when this was signed.
     pub position: u64,

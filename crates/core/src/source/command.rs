@@ -42,18 +42,18 @@ pub enum StderrMode {
     Log,
 }
 
-/// One command.
+/// A program that each call starts anew, as one tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandSpec {
     /// The tool's name at its source.
     pub name: String,
-    /// Title.
+    /// The title of the tool, for people.
     pub title: Option<String>,
-    /// Description.
+    /// The description of the tool, for models.
     pub description: Option<String>,
     /// The program: an absolute path.
     pub program: PathBuf,
-    /// Its arguments.
+    /// The template of its arguments, which a call fills with its own values.
     pub arguments: Template,
     /// The parameter written to its standard input; without one, the input is empty.
     pub stdin: Option<String>,
@@ -180,7 +180,7 @@ pub enum ArgumentPart {
     Group(Vec<Argument>),
 }
 
-/// One argument.
+/// One argument: literal text around at most one parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Argument {
     before: String,
