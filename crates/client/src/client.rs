@@ -27,7 +27,7 @@ const DISCOVERY: &str = "/.well-known/openwop";
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
-    /// Without a trailing slash.
+    /// The address of the host, without a trailing slash.
     base: String,
     key: Option<HeaderValue>,
     generation: Generation,

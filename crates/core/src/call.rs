@@ -47,7 +47,7 @@ pub struct Invocation {
     pub credential: Option<Arc<ResolvedCredential>>,
 }
 
-/// Without arguments and other inputs of the caller.
+/// The output leaves out the arguments and the other inputs of the caller.
 impl fmt::Debug for Invocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Invocation")
@@ -149,7 +149,7 @@ pub fn raw(value: &Value) -> Box<RawValue> {
 pub struct UpstreamError {
     /// The kind of failure.
     pub kind: UpstreamErrorKind,
-    /// For the log only.
+    /// The cause, for the log only.
     pub detail: String,
     /// When to retry, if known.
     pub retry_after: Option<Duration>,

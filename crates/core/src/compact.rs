@@ -45,13 +45,13 @@ pub const MAX_DESCRIPTION: usize = 200;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct CompactToolDescriptor {
-    /// As in the standard view.
+    /// Equals the member of the standard view.
     pub tool_id: String,
-    /// As in the standard view.
+    /// Equals the member of the standard view.
     pub source: SourceKind,
-    /// As in the standard view.
+    /// Equals the member of the standard view.
     pub safety_tier: SafetyTier,
-    /// As in the standard view.
+    /// Equals the member of the standard view.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// At most [`MAX_DESCRIPTION`] characters.

@@ -79,11 +79,11 @@ pub struct SeenForm {
 /// The digests of one tool's forms.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PinDigests {
-    /// Of the last approved form.
+    /// The digest of the last approved form.
     pub approved: Option<Digest>,
-    /// Of the earlier forms that remain approved, in ascending order.
+    /// The digests of the earlier forms that remain approved, in ascending order.
     pub earlier: Vec<Digest>,
-    /// Of the pending form.
+    /// The digest of the pending form.
     pub seen: Option<Digest>,
     /// How often an approved tool was found in an unapproved form.
     pub change_count: u32,
@@ -94,7 +94,7 @@ pub struct PinDigests {
 pub struct PinBook {
     /// The store's epoch at the time of reading; a book with a higher epoch is newer.
     pub epoch: u64,
-    /// By the source's names for the tools.
+    /// The digests by the source's names for the tools.
     pub tools: HashMap<String, PinDigests>,
 }
 

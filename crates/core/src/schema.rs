@@ -96,7 +96,7 @@ pub fn visit<'s>(schema: &'s Value, visitor: &mut impl FnMut(&'s SchemaObject)) 
     }
 }
 
-/// As [`visit`], to change the schemas.
+/// Visits the same schemas as [`visit`], and may change them.
 pub fn visit_mut(schema: &mut Value, visitor: &mut impl FnMut(&mut SchemaObject)) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(|item| visit_mut(item, visitor)),

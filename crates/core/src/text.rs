@@ -124,7 +124,7 @@ pub fn seen(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// As [`clean`], on a copy if `value` must change.
+/// Does the same as [`clean`], on a copy if `value` must change.
 pub fn cleaned(value: &Value) -> Cow<'_, Value> {
     if !hides_within(value) {
         return Cow::Borrowed(value);

@@ -85,7 +85,7 @@ pub(crate) struct Egress {
     resolver: Arc<dyn Resolver>,
     public: Arc<HttpClient>,
     private: Arc<HttpClient>,
-    /// For the responses that are being read.
+    /// The budget of bytes for the responses that are being read.
     reading: ByteBudget,
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct Answer {
     kept: Reservation,
 }
 
-/// As much of a body as could be read.
+/// The part of a body that could be read.
 pub(crate) struct Body {
     pub(crate) bytes: Vec<u8>,
     /// The problem of the body, if any.

@@ -95,7 +95,7 @@ pub(crate) struct Child {
 /// How a child is supervised.
 enum Process {
     Supervised(Reaper),
-    /// Without a launcher.
+    /// The child of a server without a launcher.
     Direct {
         // Declared before `process`: the group is killed before its leader can be reaped.
         group: Group,

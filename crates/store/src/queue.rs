@@ -28,7 +28,7 @@ pub(crate) enum TakeOutcome<T> {
     Batch(Vec<T>),
     /// No item arrived within the given patience.
     Idle,
-    /// Closed and empty.
+    /// The queue is closed and empty.
     Closed,
 }
 

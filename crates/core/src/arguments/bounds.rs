@@ -180,9 +180,9 @@ impl Context {
 struct Index<'s> {
     nodes: usize,
     patterns: std::collections::HashSet<&'s str>,
-    /// By `$id` as written.
+    /// Schemas by their `$id`, as written.
     documents: HashMap<&'s str, &'s Value>,
-    /// By `$anchor`, `$dynamicAnchor`, or `$id` of the form `#name`.
+    /// Schemas by their `$anchor`, `$dynamicAnchor`, or `$id` of the form `#name`.
     anchors: HashMap<&'s str, &'s Value>,
 }
 
@@ -287,9 +287,9 @@ struct Walk<'s> {
 struct WalkPosition<'s> {
     /// The document that its references are relative to.
     base: &'s Value,
-    /// Subschemas around it.
+    /// The number of subschemas around it.
     depth: u32,
-    /// Those of them that apply to the same value.
+    /// The number of subschemas around it that apply to the same value.
     in_place: u32,
 }
 

@@ -160,7 +160,7 @@ impl CallerInput {
         Self { capabilities: capabilities.collect(), ..Self::default() }
     }
 
-    /// As [`CallInput::round`].
+    /// The same as [`CallInput::round`].
     pub fn round(&self) -> Option<Round<'_>> {
         let Self { capabilities: _, responses, state, is_repeated: _ } = self;
         let (responses, state) = (responses.as_ref(), state.as_deref());

@@ -116,7 +116,7 @@ pub(super) struct TenantHolders {
     every: Option<usize>,
     /// The tools of single tenants.
     single: HashMap<TenantId, usize>,
-    /// Any of them.
+    /// The tool that was added first.
     first: usize,
 }
 
@@ -237,7 +237,7 @@ struct Loss {
 enum Name<'a> {
     Id(&'a str),
     Wire(&'a str),
-    /// With its version.
+    /// The OTC id and its version.
     Otc(&'a str, &'a str),
 }
 

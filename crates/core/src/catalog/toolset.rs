@@ -12,7 +12,7 @@ use crate::id::{SourceId, ToolId};
 #[derive(Debug)]
 pub struct Toolset {
     name: Arc<str>,
-    /// For people.
+    /// The configured title, for people.
     pub title: Option<String>,
     /// The content of its list, where a surface has a choice.
     pub listing: Listing,

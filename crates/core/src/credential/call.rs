@@ -98,7 +98,7 @@ pub trait CredentialResolver: Send + Sync + 'static {
     /// token.
     ///
     /// # Errors
-    /// As [`resolve`](Self::resolve).
+    /// The same as [`resolve`](Self::resolve).
     async fn find(
         &self,
         need: &CredentialNeed,

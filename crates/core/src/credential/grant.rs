@@ -64,7 +64,7 @@ pub struct GrantTerms {
     /// The account, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
-    /// Its state.
+    /// Whether the grant works, or the person has to consent again.
     pub state: GrantState,
     /// When the access token expires, if the server says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -177,7 +177,7 @@ pub trait GrantStore: Send + Sync + 'static {
     ) -> Result<bool, CredentialStoreError>;
 
     /// Removes the authorization with this state and returns it, unless it has expired at `now`.
-    /// Of several callers one gets it.
+    /// Only one of several callers receives it.
     async fn take(
         &self,
         state: &Digest,

@@ -105,7 +105,7 @@ impl Echoes {
         self.text(text)
     }
 
-    /// As [`seen`](Self::seen), for JSON.
+    /// The same as [`seen`](Self::seen), for JSON.
     fn seen_value(&self, value: Value) -> Value {
         let mut clean = value.clone();
         text::clean(&mut clean);

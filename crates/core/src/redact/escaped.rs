@@ -7,7 +7,7 @@ use crate::credential::Secret;
 /// How a text escapes characters.
 #[derive(Clone, Copy)]
 enum Escaping {
-    /// Not at all.
+    /// The text has no escapes.
     None,
     /// `\/`, `\"`, `\u002f`.
     Json,

@@ -20,11 +20,11 @@ pub enum SegmentPart {
 pub struct NewSegment {
     /// The number of its range, from 0 on.
     pub number: u64,
-    /// See [`SegmentPart::Head`].
+    /// The bytes of [`SegmentPart::Head`].
     pub head: Vec<u8>,
-    /// See [`SegmentPart::Facts`].
+    /// The bytes of [`SegmentPart::Facts`].
     pub facts: Vec<u8>,
-    /// See [`SegmentPart::Ids`].
+    /// The bytes of [`SegmentPart::Ids`].
     pub ids: Vec<u8>,
 }
 

@@ -71,7 +71,7 @@ impl McpSource {
         };
         self.supervisor.check_link()?;
         let slot = self.supervisor.calls.slot(permit).await?;
-        // With a slot, so that no more calls wait than may run.
+        // The call waits while it holds a slot, so that no more calls wait than may run.
         let connection = self.supervisor.connected_now(waits).await?;
         let schema = permit.entry().tool.input_schema.as_ref();
         if pinned.is_some() {

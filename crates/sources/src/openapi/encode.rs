@@ -46,7 +46,7 @@ pub(super) enum Style {
 /// How characters are escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Escape {
-    /// For a URL.
+    /// Percent-encoding, for a URL.
     Url { reserved: bool },
     /// No escaping, for a header.
     None,

@@ -50,7 +50,7 @@ pub(super) type Names = HashMap<Url, Option<String>>;
 /// The references of a file.
 #[derive(Debug, Default)]
 pub(super) struct References {
-    /// Those that do not start with `#`.
+    /// The references that do not start with `#`.
     pub(super) foreign: Vec<String>,
     /// Whether the file has names of schemas.
     pub(super) has_names: bool,

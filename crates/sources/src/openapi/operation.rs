@@ -45,9 +45,9 @@ const OURS: [&str; 5] = ["accept", "content-type", "keep-alive", "proxy-connecti
 #[derive(Debug, Clone)]
 pub(super) struct Operation {
     pub(super) name: String,
-    /// As it is sent.
+    /// The method as it is sent.
     pub(super) method: String,
-    /// With `{name}` as the placeholder of a parameter.
+    /// The path, with `{name}` as the placeholder of a parameter.
     pub(super) path: String,
     /// The `servers` of the operation, before variables are filled in.
     pub(super) servers: Option<Value>,
@@ -64,7 +64,7 @@ pub(super) struct Operation {
 /// An operation of the document, not yet read.
 pub(super) struct Candidate<'d> {
     pub(super) name: String,
-    /// As it is sent.
+    /// The method as it is sent.
     pub(super) method: &'d str,
     pub(super) path: &'d str,
     /// The path item, and the ones that it refers to.

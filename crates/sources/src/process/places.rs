@@ -54,9 +54,9 @@ pub(super) struct Places {
 
 /// The paths that no place may include.
 pub(super) struct ExcludedPaths {
-    /// Not readable.
+    /// Paths that no place makes readable.
     secret: ProtectedPaths,
-    /// Not writable.
+    /// Paths that no place makes writable.
     fixed: ProtectedPaths,
 }
 

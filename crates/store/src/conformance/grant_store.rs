@@ -189,7 +189,7 @@ pub async fn an_authorization_is_taken_once(storage: &dyn Storage) {
     assert!(store.take(&late.state, moment(1)).await.unwrap().is_none(), "a late response ends it");
 }
 
-/// Of many responses with one state one is served.
+/// Only one of many responses with the same state is served.
 pub async fn of_many_that_take_an_authorization_one_does(storage: &dyn Storage) {
     let store = &*storage.grants();
     let first = pending("one", "ann", moment(0));

@@ -271,7 +271,7 @@ pub async fn the_epoch_changes_with_every_change(storage: &dyn Storage) {
     assert_eq!(storage.changes(None).await.unwrap().keys, last);
 }
 
-/// Only insertions, revocations and rotations after the epoch.
+/// Keys that were inserted, revoked or rotated after the epoch are returned, and no others.
 pub async fn the_keys_changed_since_an_epoch_are_returned(storage: &dyn Storage) {
     let keys = &*storage.keys();
     let epoch = async || storage.changes(None).await.unwrap().keys;

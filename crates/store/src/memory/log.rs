@@ -24,7 +24,7 @@ pub struct MemoryLog(pub(super) Arc<Mutex<Events>>);
 
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    /// In ascending position.
+    /// The events, in ascending position.
     pub(super) log: Vec<HashedEvent>,
     /// The last assigned position.
     pub(super) last: u64,
@@ -38,7 +38,7 @@ pub(super) struct Events {
 
 #[derive(Debug)]
 pub(super) struct HashedEvent {
-    /// With its position in the whole log.
+    /// The event, with its position in the whole log.
     pub(super) logged: LoggedEvent,
     /// The payload as it was hashed.
     payload: String,

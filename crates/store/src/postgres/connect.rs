@@ -42,7 +42,7 @@ const OLDEST: i32 = 140_000;
 /// `MIGRATIONS[n]` leads from schema `n` to schema `n + 1`. A released file is never edited.
 pub(super) const MIGRATIONS: &[&str] = &[include_str!("schema/0001.sql")];
 
-/// How to connect.
+/// The settings of a connection.
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) config: Config,

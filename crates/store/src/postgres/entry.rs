@@ -12,9 +12,9 @@ use crate::event_text::event_time;
 #[derive(Debug)]
 pub(super) struct Record {
     event: NewEvent,
-    /// As it is hashed.
+    /// The time as it is hashed.
     pub(super) timestamp: String,
-    /// As it is hashed and stored.
+    /// The payload as it is hashed and stored.
     pub(super) payload: String,
 }
 

@@ -26,7 +26,7 @@ pub(super) async fn within<T>(
     within_limit(LIMIT, operation).await
 }
 
-/// As [`within`], with another limit.
+/// Does the same as [`within`], with another limit.
 pub(super) async fn within_limit<T>(
     limit: Duration,
     operation: impl Future<Output = Result<T, Failure>>,

@@ -197,7 +197,7 @@ async fn lock(client: &impl GenericClient, tenant: &TenantId) -> Result<(), Fail
     rows(client, sql, &[&tenant.as_str()]).await.map(drop)
 }
 
-/// Reads events as they are stored.
+/// Reads events as stored, without a check of their hashes.
 pub(super) async fn read(
     client: &impl GenericClient,
     query: &StoredQuery,

@@ -111,7 +111,7 @@ impl DeadInstance {
         }
     }
 
-    /// Removes the file.
+    /// Removes the file if this process holds its lock.
     pub(super) fn bury(self) {
         if self.lock.is_some() {
             remove(&self.path);

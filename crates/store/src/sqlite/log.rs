@@ -33,7 +33,7 @@ pub(super) struct Record {
     event_id: EventId,
     id: u128,
     kind: &'static str,
-    /// In milliseconds since the Unix epoch.
+    /// The time of the event, in milliseconds since the Unix epoch.
     at: i64,
     timestamp: String,
     causation_id: Option<EventId>,

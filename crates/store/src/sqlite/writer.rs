@@ -64,7 +64,7 @@ pub(super) struct Writer {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Something to do inside a transaction.
+/// The work of one caller inside a transaction.
 trait Job: Send {
     /// Does the work. May be called again when the transaction had to be rolled back.
     fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<(), Failure>;
