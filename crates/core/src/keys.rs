@@ -82,11 +82,11 @@ pub trait KeyStore: Send + Sync + 'static {
     /// server. Fails with [`StoreError::Conflict`] if the id or the digest exists.
     async fn insert(&self, key: KeyRecord) -> Result<(), StoreError>;
 
-    /// Stores a new key if its principal is new; otherwise returns `false` and changes nothing. A
-    /// principal is new if its tenant has no key of that name, including revoked and expired ones,
-    /// and no approval, run, quota, idempotent call, credential or saved item of it. The checks and
-    /// the insertion are one step. Fails with [`StoreError::Conflict`] like
-    /// [`insert`](Self::insert).
+    /// Stores a new key if its principal is new; otherwise returns `false` and changes nothing. The
+    /// tenant of a new principal has no key of that name, including revoked and expired ones. It
+    /// also has no approval, run, quota, idempotent call, credential or saved item of that
+    /// principal. The checks and the insertion are one step. Fails with [`StoreError::Conflict`]
+    /// like [`insert`](Self::insert).
     async fn insert_for_new_principal(&self, key: KeyRecord) -> Result<bool, StoreError>;
 
     /// Returns all keys, including revoked and expired ones, by creation time.

@@ -1,8 +1,8 @@
 //! Lint rules for tools: errors, risks and obstacles that are visible in the descriptor alone. Each
 //! finding has a place and an advice.
 //!
-//! It is in this crate because two crates need it, the gateway for what upstreams offer and the
-//! program for `toolcrib tools lint`, and because the rules are pure decisions over descriptors.
+//! The rules are pure decisions over descriptors. Two crates need them: the gateway for the offers
+//! of upstreams, and the program for `toolcrib tools lint`.
 //!
 //! Invariant: a finding never repeats a text of the tool, which may be a secret or an attack.
 //!

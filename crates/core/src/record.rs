@@ -171,8 +171,8 @@ pub trait RecordStore: Send + Sync + 'static {
 
     /// Removes events of a tenant, oldest first, up to the position in its last mark of kind
     /// [`CheckpointKind::Pruned`], at most `limit` events. Returns how many it removed. With the
-    /// last of them it also removes the checkpoints before the one that the mark was made from, so
-    /// that the remaining checkpoints are a chain without a gap.
+    /// last event it also removes the checkpoints before the one that the mark was made from. The
+    /// remaining checkpoints are then a chain without a gap.
     async fn prune(&self, tenant: &TenantId, limit: usize) -> Result<usize, StoreError>;
 
     /// Removes whole parts of the log in which marks of kind [`CheckpointKind::Pruned`] cover the

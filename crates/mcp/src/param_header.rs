@@ -1,7 +1,7 @@
 //! `x-mcp-header`: arguments that a client repeats in `Mcp-Param-*` headers.
 //!
-//! A client over HTTP drops a tool whose annotations break the rules, and a server refuses a call
-//! whose headers differ from the body, so both sides read a schema with the same code.
+//! A client over HTTP drops a tool whose annotations break the rules. A server refuses a call whose
+//! headers differ from the body. Both sides therefore read a schema with the same code.
 
 use http::{HeaderMap, HeaderName};
 use serde::{Deserialize, Serialize};

@@ -45,8 +45,8 @@ use crate::{
 const QUEUE: usize = 64;
 /// A child that does not read for this long is lost.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the driver waits for the other pipes after one closes or the child exits, so that
-/// answers already in the pipe are delivered and the exit status is known.
+/// How long the driver waits for the other pipes after one closes or the child exits. Answers that
+/// are already in the pipe are then delivered, and the exit status is known.
 const SETTLE: Duration = Duration::from_millis(500);
 const READ_BUFFER: usize = 64 << 10;
 /// The connection is closed when a line is longer than this many messages of the largest size.

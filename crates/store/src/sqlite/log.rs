@@ -157,8 +157,8 @@ impl Record {
         })
     }
 
-    /// Appends the event to its run and to its tenant's log, notes which call or session it opens
-    /// or closes, and returns the position in the whole log.
+    /// Appends the event to its run and to its tenant's log, and returns its position in the whole
+    /// log. Notes the call or session that the event opens or closes.
     pub(super) fn insert(
         &mut self,
         transaction: &mut WriteTransaction<'_>,
