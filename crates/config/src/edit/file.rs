@@ -80,6 +80,7 @@ pub enum FileError {
     System {
         /// The verb.
         what: &'static str,
+        /// Why the system refused.
         error: io::Error,
     },
 }
