@@ -131,19 +131,8 @@ impl RunFollower {
             }
             EventBody::ApprovalRejected(rejected) => self.close(&rejected.gate_id),
             EventBody::ApprovalOverridden(overridden) => self.close(&overridden.gate_id),
-            EventBody::ToolSessionOpened(_)
-            | EventBody::ToolSessionClosed(_)
-            | EventBody::AuthorizationDecided(_)
-            | EventBody::EgressDecided(_)
-            | EventBody::ToolPinDrifted(_)
-            | EventBody::ToolPinApproved(_)
-            | EventBody::RecordAccepted(_)
-            | EventBody::RecordResumed(_)
-            | EventBody::SignInStarted(_)
-            | EventBody::SignInEnded(_)
-            | EventBody::SavedChanged(_)
-            | EventBody::KeyChanged(_)
-            | EventBody::ConfigEdited(_) => {}
+            // No other type opens or closes anything.
+            _ => {}
         }
     }
 

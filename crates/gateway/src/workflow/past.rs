@@ -113,21 +113,8 @@ impl History {
             EventBody::ToolSessionClosed(closed) => {
                 self.open_sessions.remove(&(closed.session_id, closed.tool_id));
             }
-            EventBody::AuthorizationDecided(_)
-            | EventBody::EgressDecided(_)
-            | EventBody::ToolPinDrifted(_)
-            | EventBody::ToolPinApproved(_)
-            | EventBody::InterruptRequested(_)
-            | EventBody::ApprovalGranted(_)
-            | EventBody::ApprovalRejected(_)
-            | EventBody::ApprovalOverridden(_)
-            | EventBody::RecordAccepted(_)
-            | EventBody::RecordResumed(_)
-            | EventBody::SignInStarted(_)
-            | EventBody::SignInEnded(_)
-            | EventBody::SavedChanged(_)
-            | EventBody::KeyChanged(_)
-            | EventBody::ConfigEdited(_) => {}
+            // No other type opens or closes anything.
+            _ => {}
         }
     }
 }

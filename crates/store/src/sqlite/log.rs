@@ -127,21 +127,8 @@ impl Record {
                 session_id: closed.session_id.clone(),
                 tool_id: closed.tool_id.clone(),
             },
-            EventBody::AuthorizationDecided(_)
-            | EventBody::EgressDecided(_)
-            | EventBody::ToolPinDrifted(_)
-            | EventBody::ToolPinApproved(_)
-            | EventBody::InterruptRequested(_)
-            | EventBody::ApprovalGranted(_)
-            | EventBody::ApprovalRejected(_)
-            | EventBody::ApprovalOverridden(_)
-            | EventBody::RecordAccepted(_)
-            | EventBody::RecordResumed(_)
-            | EventBody::SignInStarted(_)
-            | EventBody::SignInEnded(_)
-            | EventBody::SavedChanged(_)
-            | EventBody::KeyChanged(_)
-            | EventBody::ConfigEdited(_) => Effect::None,
+            // No other type opens or closes anything.
+            _ => Effect::None,
         };
         Ok(Self {
             run: (event.tenant.clone(), event.run_id.clone()),
