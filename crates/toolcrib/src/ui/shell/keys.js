@@ -1,12 +1,13 @@
 // The keys of the page, as a dialog that `?` opens.
 import { html, useEffect, useState, Dialog } from '../lib/ui.js';
 import { on, emit } from '../state.js';
+import { SECTIONS } from './sections.js';
 
 const KEYS = [
   ['Anywhere', [
     ['Ctrl K', 'go to a tool, screen, source, role or person, or run an action'],
     ['/', 'the search of this screen'],
-    ['g, then a letter', 'a screen: t tools, a approvals, r record, s sources, k access, c connect'],
+    ['g, then a letter', `a screen: ${SECTIONS.map(({ keys, name }) => `${keys} ${name.toLowerCase()}`).join(', ')}`],
     ['?', 'these keys'],
     ['Esc', 'close'],
   ]],
