@@ -75,9 +75,9 @@ pub fn offer_id(
 ) -> Result<ToolId, InvalidId> {
     match offer {
         OfferKind::Tool => tool_id(kind, source, name),
-        OfferKind::Prompt | OfferKind::Resource => {
+        other => {
             let local = tidy(name, 160, |c| c.is_ascii_alphanumeric() || "._-".contains(c));
-            ToolId::parse(format!("{kind}:{source}.{offer}/{local}"))
+            ToolId::parse(format!("{kind}:{source}.{other}/{local}"))
         }
     }
 }

@@ -67,9 +67,7 @@ impl OfferKind {
     pub fn key(self, name: &str) -> Cow<'_, str> {
         match self {
             Self::Tool if pair(name).is_none() => Cow::Borrowed(name),
-            Self::Tool | Self::Prompt | Self::Resource => {
-                Cow::Owned(format!("{self}{SEPARATOR}{name}"))
-            }
+            _ => Cow::Owned(format!("{self}{SEPARATOR}{name}")),
         }
     }
 
@@ -101,6 +99,26 @@ impl Offer {
             Self::Tool => OfferKind::Tool,
             Self::Prompt => OfferKind::Prompt,
             Self::Resource(_) => OfferKind::Resource,
+        }
+    }
+
+    /// The media type of its content, as the upstream names it.
+    pub fn media_type(&self) -> Option<&str> {
+        match self {
+            Self::Tool | Self::Prompt => None,
+            Self::Resource(info) => info.media_type.as_deref(),
+        }
+    }
+
+    /// Applies `text` to every text of the upstream in it.
+    #[must_use]
+    pub fn map_texts(self, text: impl Fn(String) -> String) -> Self {
+        match self {
+            Self::Resource(mut info) => {
+                info.media_type = info.media_type.map(text);
+                Self::Resource(info)
+            }
+            Self::Tool | Self::Prompt => self,
         }
     }
 

@@ -19,7 +19,7 @@ use crate::{
     canonical::{self, Digest},
     clock::Timestamp,
     id::SourceId,
-    offer::{Offer, OfferKind},
+    offer::OfferKind,
     principal::PrincipalKey,
     source::DiscoveredOffer,
     store::StoreError,
@@ -203,11 +203,8 @@ impl PinForm {
             (Some(json!(tool.name)), text(&tool.title), text(&tool.description));
         let kind = tool.offer.kind();
         let kind = (kind != OfferKind::Tool).then(|| json!(kind.as_str()));
-        let media_type = match &tool.offer {
-            Offer::Tool | Offer::Prompt => None,
-            // The size changes with the content, which no one approves.
-            Offer::Resource(info) => text(&info.media_type),
-        };
+        // No size: it changes with the content, which no one approves.
+        let media_type = tool.offer.media_type().map(|text| json!(text));
         let input = tool.input_schema.as_ref().map(order::sorted);
         let output = tool.output_schema.as_ref().map(order::sorted);
         let members = [

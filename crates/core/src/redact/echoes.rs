@@ -19,7 +19,6 @@ use crate::{
     credential::Secret,
     id::CredentialId,
     json,
-    offer::{Offer, ResourceInfo},
     source::{Discovered, DiscoveredOffer, FormedOffer},
     text,
 };
@@ -191,13 +190,7 @@ impl Echoes {
             annotations: tool.annotations.map(value),
             operation: tool.operation.map(value),
             raw: value(tool.raw),
-            offer: match tool.offer {
-                Offer::Resource(info) => Offer::Resource(Box::new(ResourceInfo {
-                    media_type: info.media_type.map(text),
-                    size: info.size,
-                })),
-                other @ (Offer::Tool | Offer::Prompt) => other,
-            },
+            offer: tool.offer.map_texts(text),
         });
         let tools: Vec<FormedOffer> = tools.map(FormedOffer::from).collect();
         rates.retain(|name, _| tools.iter().any(|tool| tool.name == *name));
