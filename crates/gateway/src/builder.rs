@@ -256,7 +256,7 @@ impl GatewayBuilder {
         });
         let limiter =
             limiter.or(shared).unwrap_or_else(|| Arc::new(MemoryLimiter::new(Arc::clone(&clock))));
-        let limits = Arc::new(RateLimits::new(limiter, Arc::clone(&services.metrics)));
+        let limits = Arc::new(RateLimits::new(limiter, services.clone()));
         let approvals = Arc::new(Approvals::new(
             self.approvals.then(|| services.storage.approvals()),
             services.clone(),

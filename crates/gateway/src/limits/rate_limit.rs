@@ -21,10 +21,7 @@ use toolcrib_core::{
     store::StoreError,
 };
 
-use crate::{
-    audit::CallIdentity,
-    metrics::{Limit, Metrics},
-};
+use crate::{audit::CallIdentity, background::Services, metrics::Limit};
 
 /// Enough that callers on two to sixty-four cores rarely contend.
 const SHARDS: usize = 64;
@@ -88,12 +85,12 @@ impl RateLimiter for MemoryLimiter {
 
 pub(crate) struct RateLimits {
     limiter: Arc<dyn RateLimiter>,
-    metrics: Arc<Metrics>,
+    services: Services,
 }
 
 impl RateLimits {
-    pub(crate) fn new(limiter: Arc<dyn RateLimiter>, metrics: Arc<Metrics>) -> Self {
-        Self { limiter, metrics }
+    pub(crate) fn new(limiter: Arc<dyn RateLimiter>, services: Services) -> Self {
+        Self { limiter, services }
     }
 
     /// Takes a token for `call`.
@@ -107,7 +104,7 @@ impl RateLimits {
         match self.limiter.take(&key, rate).await {
             Ok(()) => Ok(()),
             Err(LimitError::Exceeded { retry_after }) => {
-                self.metrics.refused(&entry.source, Limit::Rate);
+                self.services.metrics.refused(&entry.source, Limit::Rate);
                 let (tool, limit) = (entry.id.clone(), NonZeroU32::get(rate.calls));
                 Err(CallError::RateLimited { tool, retry_after, limit, daily: false })
             }
