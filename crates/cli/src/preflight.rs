@@ -9,7 +9,7 @@ use std::{path::Path, sync::Arc};
 use chrono::Utc;
 use tokio::net::TcpListener;
 use toolcrib::TlsIdentity;
-use toolcrib_config::{self as config, Config, Engine, Problem, StoreConfig, TlsConfig};
+use toolcrib_config::{self as config, Config, Problem, TlsConfig};
 use toolcrib_core::{
     credential::Secret,
     limit::RateLimiter,
@@ -106,8 +106,7 @@ pub(crate) async fn check(
 /// An obstacle if several servers can share the store and no seal key is set. Servers share stored
 /// responses of idempotent calls only sealed, so a repeated call could run at each server.
 fn unsealed(config: &Config) -> Option<Obstacle> {
-    let StoreConfig { engine, seal_key, .. } = &config.store;
-    if matches!(engine, Engine::Sqlite) || seal_key.is_some() {
+    if !config.store.is_shared() || config.store.seal_key.is_some() {
         return None;
     }
     let error = advised(

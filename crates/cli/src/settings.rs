@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 use rustix::fs::OFlags;
-use toolcrib_config::{self as config, Config, ConfigError, Engine, Problem, Reading};
+use toolcrib_config::{self as config, Config, ConfigError, Problem, Reading};
 use toolcrib_core::{catalog::Tenants, credential::Secret};
 use toolcrib_sources::Library;
 
@@ -129,10 +129,10 @@ pub(crate) struct CheckedConfig {
 /// Returns `config` with its store in `data_dir`, unless `text` sets `[store] url` to a file. The
 /// files of a server on PostgreSQL are always there.
 fn placed(mut config: Config, names_store: bool, data_dir: &Path) -> Config {
-    match config.store.engine {
-        Engine::Sqlite if names_store => {}
-        Engine::Sqlite => config.store.path = data_dir.join(STORE_FILE),
-        Engine::Postgres { .. } => config.store.path = data_dir.join(POSTGRES_FILES),
+    match config.store.is_shared() {
+        false if names_store => {}
+        false => config.store.path = data_dir.join(STORE_FILE),
+        true => config.store.path = data_dir.join(POSTGRES_FILES),
     }
     config
 }

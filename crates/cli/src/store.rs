@@ -1,7 +1,6 @@
 //! Opens the store of a configuration.
 
 use std::{
-    ffi::OsString,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::Arc,
     time::Duration,
@@ -32,18 +31,16 @@ pub(crate) async fn open(config: &Config, options: Options) -> anyhow::Result<Ar
         Durability::Strict => toolcrib_store::Durability::Strict,
         Durability::Relaxed => toolcrib_store::Durability::Relaxed,
     };
-    let url = url(&config.store);
     let password = match options.password {
         Some(password) => Some(password),
         None => password(&config.store).await?,
     };
-    // SQLite creates the directory of its file; here it is for the lock and the witness.
-    if config.store.is_shared()
-        && let Some(directory) = config.store.path.parent()
-    {
-        toolcrib_store::create_directory(directory)?;
+    // For the lock and the witness, whatever the engine.
+    if let Some(directory) = config.store.path.parent() {
+        toolcrib_store::create_directory(directory)
+            .map_err(|error| explain(error, &config.store))?;
     }
-    toolcrib_store::open(url, Options { durability, password, ..options })
+    toolcrib_store::open(config.store.url(), Options { durability, password, ..options })
         .await
         .map_err(|error| explain(error, &config.store))
 }
@@ -114,18 +111,7 @@ pub(crate) async fn password(store: &StoreConfig) -> anyhow::Result<Option<Secre
 
 /// Fails if this program cannot use a store like that of `store`.
 pub(crate) fn check_url(store: &StoreConfig) -> anyhow::Result<()> {
-    toolcrib_store::check_url(url(store)).map_err(|error| explain(error, store))
-}
-
-fn url(store: &StoreConfig) -> OsString {
-    match &store.engine {
-        Engine::Postgres { url, .. } => url.into(),
-        Engine::Sqlite => {
-            let mut url = OsString::from("sqlite:");
-            url.push(&store.path);
-            url
-        }
-    }
+    toolcrib_store::check_url(store.url()).map_err(|error| explain(error, store))
 }
 
 /// Opens the store of `config` without keys. Fails if it does not exist.
@@ -201,10 +187,8 @@ fn explain(error: StoreError, store: &StoreConfig) -> anyhow::Error {
         // Such as `TakenOver`.
         _ => "restart the server",
     };
-    let place = match &store.engine {
-        Engine::Sqlite => store.path.display().to_string(),
-        Engine::Postgres { url, .. } => url.clone(),
-    };
+    let url = store.url().display().to_string();
+    let place = url.strip_prefix("sqlite:").unwrap_or(&url);
     Err::<(), _>(error)
         .advise(format!("the store {place} cannot be opened"), hint)
         .err()

@@ -1,6 +1,6 @@
 //! `[store]`: the place of all state, and the places of the seal keys.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -59,6 +59,18 @@ impl StoreConfig {
     /// Returns whether several servers can use the store.
     pub fn is_shared(&self) -> bool {
         matches!(self.engine, Engine::Postgres { .. })
+    }
+
+    /// The URL that opens the store, without a password.
+    pub fn url(&self) -> OsString {
+        match &self.engine {
+            Engine::Postgres { url, .. } => url.into(),
+            Engine::Sqlite => {
+                let mut url = OsString::from("sqlite:");
+                url.push(&self.path);
+                url
+            }
+        }
     }
 }
 

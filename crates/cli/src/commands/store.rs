@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::json;
-use toolcrib_config::{Config, Engine, KeyPlace, has_password};
+use toolcrib_config::{Config, KeyPlace, has_password};
 use toolcrib_core::{store::Storage, text};
 use toolcrib_store::{CopyPlace, CopyStep, Options};
 
@@ -168,8 +168,5 @@ async fn examine(storage: &dyn Storage) -> anyhow::Result<(Vec<String>, u64, usi
 
 /// The path or URL of the store, as messages show it.
 fn name(config: &Config) -> String {
-    match &config.store.engine {
-        Engine::Sqlite => format!("sqlite:{}", config.store.path.display()),
-        Engine::Postgres { url, .. } => url.clone(),
-    }
+    config.store.url().display().to_string()
 }
