@@ -74,68 +74,91 @@ pub struct NewEvent {
     pub causation_id: Option<EventId>,
 }
 
-/// Type and payload of an event.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "type", content = "payload")]
-pub enum EventBody {
+/// Defines [`EventBody`] from its types: `Payload = "name on the wire"`. A variant has the name of
+/// its payload.
+macro_rules! event_types {
+    ($($(#[$doc:meta])* $payload:ident = $kind:tt,)*) => {
+        /// Type and payload of an event.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(tag = "type", content = "payload")]
+        pub enum EventBody {
+            $($(#[$doc])* #[serde(rename = $kind)] $payload($payload),)*
+        }
+
+        impl EventBody {
+            /// The types, as on the wire. Stores save indexes into this list.
+            pub const KINDS: &[&str] = &[$($kind),*];
+
+            /// The event's type as it appears on the wire.
+            pub fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$payload(_) => $kind,)*
+                }
+            }
+
+            /// The payload as JSON text, as it is stored and hashed.
+            ///
+            /// # Errors
+            /// Never in practice: every payload has a JSON form.
+            pub fn payload_text(&self) -> Result<String, serde_json::Error> {
+                match self {
+                    $(Self::$payload(payload) => serde_json::to_string(payload),)*
+                }
+            }
+
+            /// Reads an event of the type `kind` from the text of its payload. `None` if the type
+            /// is unknown or the payload is malformed.
+            pub fn from_text(kind: &str, payload: &str) -> Option<Self> {
+                match kind {
+                    $($kind => serde_json::from_str(payload).map(Self::$payload).ok(),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+// Stores save the places of the types, so their order is fixed and new types go last.
+event_types! {
     /// A call of a tool (RFC 0064 §B). Durable before anything runs.
-    #[serde(rename = "agent.toolCalled")]
-    ToolCalled(ToolCalled),
+    ToolCalled = "agent.toolCalled",
     /// The result of the call.
-    #[serde(rename = "agent.toolReturned")]
-    ToolReturned(ToolReturned),
+    ToolReturned = "agent.toolReturned",
     /// A denial (RFC 0049).
-    #[serde(rename = "authorization.decided")]
-    AuthorizationDecided(AuthorizationDecided),
+    AuthorizationDecided = "authorization.decided",
     /// Whether a request of a call left this host, and to which host (RFC 0079).
-    #[serde(rename = "egress.decided")]
-    EgressDecided(EgressDecided),
+    EgressDecided = "egress.decided",
     /// An interaction starts to use a tool (RFC 0078 §D). Durable before the first call.
-    #[serde(rename = "tool.session.opened")]
-    ToolSessionOpened(ToolSessionOpened),
+    ToolSessionOpened = "tool.session.opened",
     /// The session is over; no event of it follows.
-    #[serde(rename = "tool.session.closed")]
-    ToolSessionClosed(ToolSessionClosed),
+    ToolSessionClosed = "tool.session.closed",
     /// A tool differs from its approved form, or has no approved form. Recorded once per form.
-    #[serde(rename = "tool.pin.drifted")]
-    ToolPinDrifted(ToolPinDrifted),
+    ToolPinDrifted = "tool.pin.drifted",
     /// A form of a tool was approved.
-    #[serde(rename = "tool.pin.approved")]
-    ToolPinApproved(ToolPinApproved),
+    ToolPinApproved = "tool.pin.approved",
     /// A call requires an approval (RFC 0051). Durable before anyone can approve it.
-    #[serde(rename = "interrupt.requested")]
-    InterruptRequested(InterruptRequested),
+    InterruptRequested = "interrupt.requested",
     /// A principal approved the call.
-    #[serde(rename = "approval.granted")]
-    ApprovalGranted(ApprovalGranted),
+    ApprovalGranted = "approval.granted",
     /// A principal rejected the call, or the approval expired.
-    #[serde(rename = "approval.rejected")]
-    ApprovalRejected(ApprovalRejected),
+    ApprovalRejected = "approval.rejected",
     /// A principal approved the call, bypassing the quorum.
-    #[serde(rename = "approval.overridden")]
-    ApprovalOverridden(ApprovalOverridden),
+    ApprovalOverridden = "approval.overridden",
     /// The operator accepted a record that does not continue the signed one.
-    #[serde(rename = "record.accepted")]
-    RecordAccepted(RecordAccepted),
+    RecordAccepted = "record.accepted",
     /// A principal changed the configuration file, or had a new source connected for a preview.
     /// Durable before the action.
-    #[serde(rename = "config.edited")]
-    ConfigEdited(ConfigEdited),
+    ConfigEdited = "config.edited",
     /// Events can be stored again.
-    #[serde(rename = "record.resumed")]
-    RecordResumed(RecordResumed),
+    RecordResumed = "record.resumed",
     /// A browser session started. Durable before it exists.
-    #[serde(rename = "sign-in.started")]
-    SignInStarted(SignInStarted),
+    SignInStarted = "sign-in.started",
     /// A browser session was closed before its expiry.
-    #[serde(rename = "sign-in.ended")]
-    SignInEnded(SignInEnded),
+    SignInEnded = "sign-in.ended",
     /// A principal saved or removed a view or a call of its tenant.
-    #[serde(rename = "saved.changed")]
-    SavedChanged(SavedChanged),
+    SavedChanged = "saved.changed",
     /// A key was created or revoked. Durable before a new key works, and after a revocation.
-    #[serde(rename = "key.changed")]
-    KeyChanged(KeyChanged),
+    KeyChanged = "key.changed",
 }
 
 /// Payload of `agent.toolCalled`.
@@ -363,55 +386,6 @@ pub enum ConfigAction {
 }
 
 impl EventBody {
-    /// The types, as on the wire. Stores save indexes into this list, so its order is fixed and new
-    /// types go last.
-    pub const KINDS: [&str; 19] = [
-        "agent.toolCalled",
-        "agent.toolReturned",
-        "authorization.decided",
-        "egress.decided",
-        "tool.session.opened",
-        "tool.session.closed",
-        "tool.pin.drifted",
-        "tool.pin.approved",
-        "interrupt.requested",
-        "approval.granted",
-        "approval.rejected",
-        "approval.overridden",
-        "record.accepted",
-        "config.edited",
-        "record.resumed",
-        "sign-in.started",
-        "sign-in.ended",
-        "saved.changed",
-        "key.changed",
-    ];
-
-    /// The event's type as it appears on the wire.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::ToolCalled(_) => "agent.toolCalled",
-            Self::ToolReturned(_) => "agent.toolReturned",
-            Self::AuthorizationDecided(_) => "authorization.decided",
-            Self::EgressDecided(_) => "egress.decided",
-            Self::ToolSessionOpened(_) => "tool.session.opened",
-            Self::ToolSessionClosed(_) => "tool.session.closed",
-            Self::ToolPinDrifted(_) => "tool.pin.drifted",
-            Self::ToolPinApproved(_) => "tool.pin.approved",
-            Self::InterruptRequested(_) => "interrupt.requested",
-            Self::ApprovalGranted(_) => "approval.granted",
-            Self::ApprovalRejected(_) => "approval.rejected",
-            Self::ApprovalOverridden(_) => "approval.overridden",
-            Self::RecordAccepted(_) => "record.accepted",
-            Self::ConfigEdited(_) => "config.edited",
-            Self::RecordResumed(_) => "record.resumed",
-            Self::SignInStarted(_) => "sign-in.started",
-            Self::SignInEnded(_) => "sign-in.ended",
-            Self::SavedChanged(_) => "saved.changed",
-            Self::KeyChanged(_) => "key.changed",
-        }
-    }
-
     /// The principal whose request the event records. Principals that answer an approval request of
     /// another one do not count.
     pub fn actor(&self) -> Option<&PrincipalId> {
@@ -435,34 +409,6 @@ impl EventBody {
             | Self::ApprovalRejected(_)
             | Self::ApprovalOverridden(_)
             | Self::RecordResumed(_) => None,
-        }
-    }
-
-    /// The payload as JSON text, as it is stored and hashed.
-    ///
-    /// # Errors
-    /// Never in practice: every payload has a JSON form.
-    pub fn payload_text(&self) -> Result<String, serde_json::Error> {
-        match self {
-            Self::ToolCalled(payload) => serde_json::to_string(payload),
-            Self::ToolReturned(payload) => serde_json::to_string(payload),
-            Self::AuthorizationDecided(payload) => serde_json::to_string(payload),
-            Self::EgressDecided(payload) => serde_json::to_string(payload),
-            Self::ToolSessionOpened(payload) => serde_json::to_string(payload),
-            Self::ToolSessionClosed(payload) => serde_json::to_string(payload),
-            Self::ToolPinDrifted(payload) => serde_json::to_string(payload),
-            Self::ToolPinApproved(payload) => serde_json::to_string(payload),
-            Self::InterruptRequested(payload) => serde_json::to_string(payload),
-            Self::ApprovalGranted(payload) => serde_json::to_string(payload),
-            Self::ApprovalRejected(payload) => serde_json::to_string(payload),
-            Self::ApprovalOverridden(payload) => serde_json::to_string(payload),
-            Self::RecordAccepted(payload) => serde_json::to_string(payload),
-            Self::ConfigEdited(payload) => serde_json::to_string(payload),
-            Self::RecordResumed(payload) => serde_json::to_string(payload),
-            Self::SignInStarted(payload) => serde_json::to_string(payload),
-            Self::SignInEnded(payload) => serde_json::to_string(payload),
-            Self::SavedChanged(payload) => serde_json::to_string(payload),
-            Self::KeyChanged(payload) => serde_json::to_string(payload),
         }
     }
 }

@@ -38,38 +38,10 @@ pub(crate) fn logged(stored: StoredEvent, position: u64) -> Option<LoggedEvent> 
         event: RunEvent {
             event_id: EventId::parse(stored.event_id).ok()?,
             run_id: RunId::parse(stored.run_id).ok()?,
-            body: body(&stored.kind, &stored.payload)?,
+            body: EventBody::from_text(&stored.kind, &stored.payload)?,
             timestamp: time(&stored.timestamp)?,
             sequence: stored.sequence,
             causation_id,
         },
     })
-}
-
-fn body(kind: &str, payload: &str) -> Option<EventBody> {
-    let body = match kind {
-        "agent.toolCalled" => serde_json::from_str(payload).map(EventBody::ToolCalled),
-        "agent.toolReturned" => serde_json::from_str(payload).map(EventBody::ToolReturned),
-        "authorization.decided" => {
-            serde_json::from_str(payload).map(EventBody::AuthorizationDecided)
-        }
-        "egress.decided" => serde_json::from_str(payload).map(EventBody::EgressDecided),
-        "tool.session.opened" => serde_json::from_str(payload).map(EventBody::ToolSessionOpened),
-        "tool.session.closed" => serde_json::from_str(payload).map(EventBody::ToolSessionClosed),
-        "tool.pin.drifted" => serde_json::from_str(payload).map(EventBody::ToolPinDrifted),
-        "tool.pin.approved" => serde_json::from_str(payload).map(EventBody::ToolPinApproved),
-        "interrupt.requested" => serde_json::from_str(payload).map(EventBody::InterruptRequested),
-        "approval.granted" => serde_json::from_str(payload).map(EventBody::ApprovalGranted),
-        "approval.rejected" => serde_json::from_str(payload).map(EventBody::ApprovalRejected),
-        "approval.overridden" => serde_json::from_str(payload).map(EventBody::ApprovalOverridden),
-        "sign-in.started" => serde_json::from_str(payload).map(EventBody::SignInStarted),
-        "sign-in.ended" => serde_json::from_str(payload).map(EventBody::SignInEnded),
-        "saved.changed" => serde_json::from_str(payload).map(EventBody::SavedChanged),
-        "key.changed" => serde_json::from_str(payload).map(EventBody::KeyChanged),
-        "config.edited" => serde_json::from_str(payload).map(EventBody::ConfigEdited),
-        "record.resumed" => serde_json::from_str(payload).map(EventBody::RecordResumed),
-        "record.accepted" => serde_json::from_str(payload).map(EventBody::RecordAccepted),
-        _ => return None,
-    };
-    body.ok()
 }

@@ -1,8 +1,10 @@
 //! Events in the names, the envelope and the payloads of v2 (events.md), made from the stored form.
 //!
 //! Payloads are closed. A fact without a member there is carried in a member with the prefix `x-`,
-//! or in a text, and is never dropped. Three kinds of events have no name in the registry and are
-//! events of this product.
+//! or in a text, and is never dropped. An event without a name in the registry is an event of this
+//! product, with its stored payload.
+
+use std::borrow::Cow;
 
 use chrono::SecondsFormat;
 use serde::Serialize;
@@ -17,37 +19,35 @@ use super::ids;
 /// The version of the payloads.
 const SCHEMA_VERSION: u32 = 1;
 
-/// The name of an event, and whether the stream mode `updates` has it; `debug` has all.
-pub(super) struct EventKind {
-    pub(super) name: &'static str,
-    pub(super) in_updates: bool,
+/// The name of an event.
+pub(super) fn name(body: &EventBody) -> Cow<'static, str> {
+    let registered = match body {
+        EventBody::ToolCalled(_) => "agent.tool-called",
+        EventBody::ToolReturned(_) => "agent.tool-returned",
+        EventBody::ToolSessionOpened(_) => "tool.session-opened",
+        EventBody::ToolSessionClosed(_) => "tool.session-closed",
+        EventBody::AuthorizationDecided(_)
+        | EventBody::EgressDecided(_)
+        | EventBody::InterruptRequested(_)
+        | EventBody::ApprovalGranted(_)
+        | EventBody::ApprovalRejected(_)
+        | EventBody::ApprovalOverridden(_) => body.kind(),
+        EventBody::ToolPinDrifted(_) => "toolcrib.pin-drifted",
+        EventBody::ToolPinApproved(_) => "toolcrib.pin-approved",
+        _ => return format!("toolcrib.{}", body.kind().replace('.', "-")).into(),
+    };
+    registered.into()
 }
 
-impl EventKind {
-    pub(super) fn of(body: &EventBody) -> Self {
-        let (name, in_updates) = match body {
-            EventBody::ToolCalled(_) => ("agent.tool-called", false),
-            EventBody::ToolReturned(_) => ("agent.tool-returned", false),
-            EventBody::AuthorizationDecided(_) => ("authorization.decided", false),
-            EventBody::EgressDecided(_) => ("egress.decided", false),
-            EventBody::ToolSessionOpened(_) => ("tool.session-opened", false),
-            EventBody::ToolSessionClosed(_) => ("tool.session-closed", false),
-            EventBody::InterruptRequested(_) => ("interrupt.requested", true),
-            EventBody::ApprovalGranted(_) => ("approval.granted", true),
-            EventBody::ApprovalRejected(_) => ("approval.rejected", true),
-            EventBody::ApprovalOverridden(_) => ("approval.overridden", true),
-            EventBody::ToolPinDrifted(_) => ("toolcrib.pin-drifted", false),
-            EventBody::ToolPinApproved(_) => ("toolcrib.pin-approved", false),
-            EventBody::RecordAccepted(_) => ("toolcrib.record-accepted", false),
-            EventBody::ConfigEdited(_) => ("toolcrib.config-edited", false),
-            EventBody::SignInStarted(_) => ("toolcrib.sign-in-started", false),
-            EventBody::SignInEnded(_) => ("toolcrib.sign-in-ended", false),
-            EventBody::SavedChanged(_) => ("toolcrib.saved-changed", false),
-            EventBody::KeyChanged(_) => ("toolcrib.key-changed", false),
-            EventBody::RecordResumed(_) => ("toolcrib.record-resumed", false),
-        };
-        Self { name, in_updates }
-    }
+/// Whether the stream mode `updates` has the event; `debug` has all.
+pub(super) fn in_updates(body: &EventBody) -> bool {
+    matches!(
+        body,
+        EventBody::InterruptRequested(_)
+            | EventBody::ApprovalGranted(_)
+            | EventBody::ApprovalRejected(_)
+            | EventBody::ApprovalOverridden(_)
+    )
 }
 
 /// Converts `event` of `tenant` to its envelope.
@@ -55,7 +55,7 @@ pub(super) fn document(tenant: &TenantId, event: &RunEvent) -> Value {
     let mut document = json!({
         "eventId": event.event_id,
         "runId": ids::bound(tenant, event.run_id.as_str()),
-        "type": EventKind::of(&event.body).name,
+        "type": name(&event.body),
         "payload": payload(tenant, &event.body),
         "timestamp": event.timestamp.to_rfc3339_opts(SecondsFormat::Millis, true),
         "sequence": event.sequence,
@@ -123,18 +123,7 @@ fn payload(tenant: &TenantId, body: &EventBody) -> Value {
             let decision = Decision { gate: &overridden.gate_id, by: &overridden.principal };
             decision.payload(tenant, "overridden", Some(("reason", json!(overridden.reason))))
         }
-        EventBody::EgressDecided(payload) => members(payload).into(),
-        EventBody::ToolSessionOpened(payload) => members(payload).into(),
-        EventBody::ToolSessionClosed(payload) => members(payload).into(),
-        EventBody::ToolPinDrifted(payload) => members(payload).into(),
-        EventBody::ToolPinApproved(payload) => members(payload).into(),
-        EventBody::RecordAccepted(payload) => members(payload).into(),
-        EventBody::ConfigEdited(payload) => members(payload).into(),
-        EventBody::SignInStarted(payload) => members(payload).into(),
-        EventBody::SignInEnded(payload) => members(payload).into(),
-        EventBody::SavedChanged(payload) => members(payload).into(),
-        EventBody::KeyChanged(payload) => members(payload).into(),
-        EventBody::RecordResumed(payload) => members(payload).into(),
+        _ => members(body).remove("payload").unwrap_or_default(),
     }
 }
 
@@ -194,5 +183,28 @@ fn members(payload: &impl Serialize) -> Map<String, Value> {
 fn rename(payload: &mut Map<String, Value>, from: &str, to: &str) {
     if let Some(value) = payload.remove(from) {
         payload.insert(to.to_owned(), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_outside_of_the_registry_are_of_this_product_and_keep_their_payload() {
+        let ended = json!({ "principal": "ann", "sessionId": "s1", "by": "bob" });
+        let accepted = json!({ "principal": "ann", "problem": "a gap" });
+        let drifted = json!({
+            "sourceId": "files", "toolId": "mcp:files.read", "seen": "ab", "quarantined": true,
+        });
+        let tenant = TenantId::parse("acme").unwrap();
+        for (kind, stored, expected) in [
+            ("sign-in.ended", ended, "toolcrib.sign-in-ended"),
+            ("record.accepted", accepted, "toolcrib.record-accepted"),
+            ("tool.pin.drifted", drifted, "toolcrib.pin-drifted"),
+        ] {
+            let body = EventBody::from_text(kind, &stored.to_string()).unwrap();
+            assert_eq!((&*name(&body), payload(&tenant, &body)), (expected, stored));
+        }
     }
 }

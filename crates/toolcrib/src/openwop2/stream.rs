@@ -14,7 +14,7 @@ use toolcrib_gateway::audit::RunFollower;
 
 use super::{
     error::{Code, ErrorEnvelopeV2, Failure},
-    events::{EventKind, document},
+    events::{document, in_updates, name},
     request::Context,
 };
 use crate::{middleware::Segment, respond};
@@ -131,17 +131,16 @@ async fn next(
 
 impl Options {
     fn includes(&self, event: &RunEvent) -> bool {
-        let in_mode = self.debug || EventKind::of(&event.body).in_updates;
+        let in_mode = self.debug || in_updates(&event.body);
         in_mode && self.after.is_none_or(|after| event.sequence > after)
     }
 
     fn frame(&self, event: &RunEvent) -> Event {
-        let kind = EventKind::of(&event.body);
         // With two modes, a frame names the one of its event.
-        let name = match (self.updates, self.debug, kind.in_updates) {
-            (true, true, true) => "updates",
-            (true, true, false) => "debug",
-            _ => kind.name,
+        let name = match (self.updates, self.debug, in_updates(&event.body)) {
+            (true, true, true) => "updates".into(),
+            (true, true, false) => "debug".into(),
+            _ => name(&event.body),
         };
         let data = document(&self.tenant, event).to_string();
         Event::default().id(event.sequence.to_string()).event(name).data(data)

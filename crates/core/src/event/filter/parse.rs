@@ -160,7 +160,7 @@ fn fact(field: &str, value: &str) -> Result<Option<Fact>, InvalidFilter> {
             let kinds: Vec<&str> = SourceKind::ALL.iter().map(|kind| kind.as_str()).collect();
             known(field, value, &kinds)?
         }),
-        "type" => Fact::Type(known(field, value, &EventBody::KINDS)?),
+        "type" => Fact::Type(known(field, value, EventBody::KINDS)?),
         "status" | "run" | "id" if value.contains('*') => {
             return Err(InvalidFilter(format!("`{field}` is compared as a whole: it has no `*`")));
         }
