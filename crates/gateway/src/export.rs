@@ -62,13 +62,15 @@ mod tests {
                 transport: Transport::Mcp,
             }),
             EventBody::ToolReturned(ToolReturned {
-                agent_id: "bot".parse().unwrap(),
-                tool_name: "mcp:files.read".to_owned(),
-                call_id: "c1".parse().unwrap(),
-                status: CallStatus::Error,
                 duration_ms: Some(12),
-                error: Some(EventError { code: "timeout".to_owned(), message: "slow".to_owned() }),
+                error: Some(EventError::new("timeout", "slow")),
                 principal: Some("ann".parse().unwrap()),
+                ..ToolReturned::new(
+                    "bot".parse().unwrap(),
+                    "mcp:files.read",
+                    "c1".parse().unwrap(),
+                    CallStatus::Error,
+                )
             }),
             EventBody::AuthorizationDecided(AuthorizationDecided {
                 principal: "ann".parse().unwrap(),

@@ -89,15 +89,12 @@ async fn a_row_without_a_call_is_exported() {
         event_id: "e1".parse().unwrap(),
         tenant: "default".parse().unwrap(),
         run_id: "r1".parse().unwrap(),
-        body: EventBody::ToolReturned(ToolReturned {
-            agent_id: AgentId::system(),
-            tool_name: "mcp:files.gone".to_owned(),
-            call_id: format!("forbidden:{}", "0".repeat(64)).parse().unwrap(),
-            status: CallStatus::Forbidden,
-            duration_ms: None,
-            error: None,
-            principal: None,
-        }),
+        body: EventBody::ToolReturned(ToolReturned::new(
+            AgentId::system(),
+            "mcp:files.gone",
+            format!("forbidden:{}", "0".repeat(64)).parse().unwrap(),
+            CallStatus::Forbidden,
+        )),
         timestamp: chrono::Utc::now(),
         causation_id: None,
     };

@@ -41,14 +41,15 @@ pub fn returned(called: &NewEvent, event: &str) -> NewEvent {
     NewEvent {
         event_id: event.parse().unwrap(),
         body: EventBody::ToolReturned(ToolReturned {
-            agent_id: call.agent_id.clone(),
-            tool_name: call.tool_name.clone(),
-            call_id: call.call_id.clone(),
-            status: CallStatus::Error,
             duration_ms: Some(17),
-            error: Some(EventError { code: "timeout".to_owned(), message: "too slow".to_owned() }),
-            // As in events written before this member existed.
-            principal: None,
+            error: Some(EventError::new("timeout", "too slow")),
+            // Without a principal, as in old events.
+            ..ToolReturned::new(
+                call.agent_id.clone(),
+                &call.tool_name,
+                call.call_id.clone(),
+                CallStatus::Error,
+            )
         }),
         timestamp: moment(18),
         causation_id: Some(called.event_id.clone()),
