@@ -89,7 +89,8 @@ impl Build {
 
     fn profile(self) -> &'static str {
         match self {
-            Self::Demo | Self::Release => "release",
+            Self::Demo => "quick",
+            Self::Release => "release",
             Self::Dist => "dist",
         }
     }
@@ -97,7 +98,7 @@ impl Build {
     /// The arguments of cargo that differ between the builds.
     fn arguments(self) -> &'static [&'static str] {
         match self {
-            Self::Demo => &["--release", "--no-default-features"],
+            Self::Demo => &["--profile", "quick", "--no-default-features"],
             Self::Release => &["--release"],
             Self::Dist => &["--profile", "dist"],
         }
