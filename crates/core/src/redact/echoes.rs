@@ -87,6 +87,14 @@ impl Echoes {
         Cow::Borrowed(text)
     }
 
+    /// Removes the values from `text`, which may also be base64.
+    fn decoded<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.text(text) {
+            Cow::Borrowed(text) => self.encoded(text).map_or(Cow::Borrowed(text), Cow::Owned),
+            clean @ Cow::Owned(_) => clean,
+        }
+    }
+
     /// Returns base64 of the label if `text` is base64 of bytes with a value.
     fn encoded(&self, text: &str) -> Option<String> {
         let found = self.encoded.iter().find(|(encoded, _)| text.contains(encoded.expose()));
@@ -97,11 +105,11 @@ impl Echoes {
     /// and errors are shown without such characters, and would otherwise show the value.
     pub fn seen<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if let Cow::Owned(clean) = text::seen(text)
-            && let Cow::Owned(redacted) = self.text(&clean)
+            && let Cow::Owned(redacted) = self.decoded(&clean)
         {
             return Cow::Owned(redacted);
         }
-        self.text(text)
+        self.decoded(text)
     }
 
     /// The same as [`seen`](Self::seen), for JSON.
@@ -245,10 +253,7 @@ impl Echoes {
                     Cow::Owned(clean) => Value::String(clean),
                 }
             }
-            Value::String(text) => match (self.text(&text), self.encoded(&text)) {
-                (Cow::Owned(clean), _) | (Cow::Borrowed(_), Some(clean)) => Value::String(clean),
-                (Cow::Borrowed(_), None) => Value::String(text),
-            },
+            Value::String(text) => Value::String(self.decoded(&text).into_owned()),
             Value::Array(items) => {
                 Value::Array(items.into_iter().map(|item| self.value(item)).collect())
             }
@@ -367,6 +372,10 @@ mod tests {
     fn a_value_is_found_behind_invisible_characters() {
         let echoes = echoes(&["hunter22"]);
         for hidden in ["\u{200b}", "\u{202e}", "\u{1b}", "\u{e0041}", "\u{fe0f}"] {
+            let encoded = STANDARD.encode("a hunter22 b");
+            let (start, end) = encoded.split_at(4);
+            let seen = echoes.seen(&format!("{start}{hidden}{end}")).into_owned();
+            assert_eq!(seen, STANDARD.encode("[REDACTED:c0]"));
             let text = format!("x hun{hidden}ter22");
             assert_eq!(echoes.seen(&text), "x [REDACTED:c0]");
             let tool = DiscoveredOffer {
