@@ -18,7 +18,7 @@ mod refusal;
 mod sendable;
 mod token;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -42,6 +42,8 @@ pub(crate) use self::sendable::tests::sendable;
 use self::{oauth::Tokens, refusal::Refusal};
 use crate::egress::{Network, OutgoingRequest};
 
+/// A token that takes longer was requested, and did not come from the cache.
+const AT_ONCE: Duration = Duration::from_millis(1);
 /// Number of recently sent credentials whose values are still removed from upstream output.
 const RECENT: usize = 16;
 
@@ -121,9 +123,23 @@ impl Credentials {
         owners: &[Owner],
         url: &Url,
     ) -> Result<ResolvedCredential, Refusal> {
-        let found = self.load(reference, owners, url).await?;
+        let mut found = self.load(reference, owners, url).await?;
         let token = match (&found.credential.kind.oauth2(), &self.store) {
-            (Some(_), Some(store)) => Some(self.tokens.token(found.clone(), store).await?),
+            (Some(_), Some(store)) => {
+                let asked = self.clock.monotonic_nanos();
+                let token = self.tokens.token(found.clone(), store).await?;
+                let took = self.clock.monotonic_nanos().saturating_sub(asked);
+                if Duration::from_nanos(took) > AT_ONCE {
+                    // It may have been removed meanwhile, or have expired.
+                    let again = self.load(reference, owners, url).await?;
+                    let id = found.credential.id;
+                    if again.credential.id != id {
+                        return Err(Refusal::of(CredentialProblem::NotFound, Some(id)));
+                    }
+                    found = again;
+                }
+                Some(token)
+            }
             _ => None,
         };
         let UnsealedCredential { credential, material } = found;
@@ -156,6 +172,9 @@ impl CredentialResolver for Credentials {
         let stored = self.load(reference, &owners, &url).await;
         let stored = stored.map_err(|refusal| refusal.at(Some(&url)))?;
         let UnsealedCredential { credential, .. } = stored;
+        if let Some(refusal) = self.tokens.refusal(&credential) {
+            return Err(refusal.at(Some(&url)));
+        }
         Ok(Some(FoundCredential { id: credential.id, owner: credential.owner }))
     }
 }
@@ -210,6 +229,10 @@ impl SourceCredential {
             UpstreamError::new(UpstreamErrorKind::Credential(problem), detail)
         };
         let resolved = resolved.ok_or_else(|| refused(CredentialProblem::NotFound))?;
+        // The call may have waited for its turn at the source.
+        if resolved.credential.has_expired(self.credentials.clock.now()) {
+            return Err(refused(CredentialProblem::Expired));
+        }
         let sendable = Arc::new(SendableCredential::new(resolved).map_err(refused)?);
         self.remember(&sendable);
         Ok(sendable)

@@ -14,8 +14,8 @@ use tokio_util::task::TaskTracker;
 use toolcrib_core::{
     clock::Clock,
     credential::{
-        AccessToken, CredentialKind, CredentialProblem, CredentialStore, Material, RefusalCause,
-        UnsealedCredential,
+        AccessToken, Credential, CredentialKind, CredentialProblem, CredentialStore, Material,
+        RefusalCause, UnsealedCredential,
     },
     egress::AllowList,
     id::CredentialId,
@@ -107,6 +107,14 @@ impl Tokens {
             }
         };
         result.map_err(|cause| Refusal(cause, Some(id)))
+    }
+
+    /// The refusal that [`token`](Self::token) would return now without a request.
+    pub(super) fn refusal(&self, credential: &Credential) -> Option<Refusal> {
+        let slot = self.slots.lock().get(&credential.id).cloned()?;
+        let now = self.clock.monotonic_nanos();
+        let known = slot.state.lock().known(credential.revision, now)?;
+        known.err().map(|cause| Refusal(cause, Some(credential.id.clone())))
     }
 
     fn slot(&self, id: &CredentialId) -> Arc<Slot> {

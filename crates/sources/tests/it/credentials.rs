@@ -1,18 +1,21 @@
 //! Credentials sent to a server that requires them: the requests, the redaction of echoes, and
 //! access tokens.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use serde_json::json;
 use toolcrib_core::{
-    call::UpstreamErrorKind,
+    call::{Operation, UpstreamErrorKind},
     clock::{Clock, Timestamp},
     credential::{
         ClientAuth, Credential, CredentialKind, CredentialProblem, CredentialStore, Material,
-        OAuth2, Owner, Secret,
+        OAuth2, Owner, RefusalCause, Secret,
     },
     egress::{EgressDecided, EgressReason},
     id::TenantId,
@@ -21,7 +24,7 @@ use toolcrib_sources::Factory;
 use toolcrib_store::MemoryCredentials;
 use toolcrib_testkit::upstream::EchoServer;
 
-use crate::rig::{Reports, Rig, invocation, presenting, text};
+use crate::rig::{Reports, Rig, invocation, permit, presenting, text};
 
 const CANARY: &str = "value/canary 42";
 
@@ -192,7 +195,7 @@ struct Seconds(AtomicU64);
 
 impl Clock for Seconds {
     fn now(&self) -> Timestamp {
-        Timestamp::UNIX_EPOCH
+        Timestamp::UNIX_EPOCH + Duration::from_secs(self.0.load(Ordering::SeqCst))
     }
 
     fn monotonic_nanos(&self) -> u64 {
@@ -216,6 +219,25 @@ async fn a_token_is_followed_by_the_next_before_it_ends() {
         assert_eq!(server.arrived("/token").len(), asked, "at {second} s");
         assert_eq!(value(&store).await, format!("refresh-canary-{asked}"), "at {second} s");
     }
+}
+
+/// I-36: a credential that expired while its call waited at the source is not sent.
+#[tokio::test]
+async fn a_credential_that_expired_during_a_wait_is_not_sent() {
+    let server = EchoServer::start(&[CANARY]);
+    let clock = Arc::new(Seconds::default());
+    let expires_at = Some(Timestamp::UNIX_EPOCH + Duration::from_secs(10));
+    let store = holding(Credential { expires_at, ..credential(bearer()) }, CANARY).await;
+    let factory = Factory::new(clock.clone()).with_credentials(store);
+    let rig = Rig::presenting_by(&factory, &server.url("/mcp"), "it");
+    rig.call("echo", json!({})).await;
+    let permit = permit("echo", None, None);
+    let call = rig.resolved(&permit, invocation(json!({}))).await.unwrap();
+    let sent = server.arrived("/mcp").len();
+    clock.0.store(11, Ordering::SeqCst);
+    let refused = rig.source.serve(&permit, Operation::CallTool(call)).await.unwrap_err();
+    assert_eq!(refused.kind, UpstreamErrorKind::Credential(CredentialProblem::Expired));
+    assert_eq!(server.arrived("/mcp").len(), sent);
 }
 
 /// Needed concurrently, before there is one: a single request is sent, for all sources.
@@ -268,6 +290,12 @@ async fn a_rejection_by_the_token_endpoint_fails_the_call_without_its_text() {
     let asked = server.arrived("/token").len();
     rig.try_call("echo", json!({})).await.unwrap_err();
     assert_eq!(server.arrived("/token").len(), asked, "not one request per call");
+    // An explanation says the same.
+    let need = rig.source.credential_for(permit("echo", None, None).entry());
+    let (tenant, principal) = ("acme".parse().unwrap(), "ann".parse().unwrap());
+    let refused = rig.credentials.find(&need, &tenant, &principal).await.unwrap_err();
+    let expired = CredentialProblem::AuthExpired;
+    assert!(matches!(refused.cause, RefusalCause::Credential(problem) if problem == expired));
     // Stored again by the operator.
     server.deny_tokens(0);
     server.exchange("refresh-canary-9", "");

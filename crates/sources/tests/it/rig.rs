@@ -38,7 +38,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Rig {
     pub(crate) source: Arc<dyn Source>,
-    credentials: Arc<dyn CredentialResolver>,
+    pub(crate) credentials: Arc<dyn CredentialResolver>,
     changes: watch::Receiver<u64>,
 }
 
@@ -290,7 +290,7 @@ impl Rig {
     }
 
     /// Resolves the credential of a call, as the gate does.
-    async fn resolved(
+    pub(crate) async fn resolved(
         &self,
         permit: &Permit,
         call: Invocation,
@@ -344,7 +344,7 @@ pub(crate) fn invocation(arguments: Value) -> Invocation {
     }
 }
 
-fn permit(tool: &str, schema: Option<Value>, pinned: Option<Digest>) -> Permit {
+pub(crate) fn permit(tool: &str, schema: Option<Value>, pinned: Option<Digest>) -> Permit {
     let source = SourceId::parse("crib").unwrap();
     let mut entry = Entry::new(SourceKind::Mcp, &source, tool, SafetyTier::Read).unwrap();
     entry.tool.auth = Some(Auth { scopes: Some(Vec::new()), credential_ref: None });
