@@ -55,6 +55,12 @@ pub trait Source: Send + Sync + 'static {
         CredentialNeed::None
     }
 
+    /// Fails if an operation cannot reach the upstream now, for example because the connection is
+    /// down. Cheap. The gate asks before it requests an approval, and before it uses a grant.
+    fn check_reachable(&self) -> Result<(), UpstreamError> {
+        Ok(())
+    }
+
     /// Runs one operation. Dropping the future cancels it, upstream too. The permit proves that the
     /// caller may use the offer, which is [`Permit::entry`]. A source that offers only tools rejects
     /// every other operation ([`Operation::into_tool_call`]).

@@ -2,6 +2,7 @@
 //!
 //! `call.rs` contains the ten steps in order; the other modules support the steps.
 
+mod approval;
 mod call;
 mod credential;
 mod dispatch;

@@ -35,6 +35,10 @@ impl Source for UnusableSource {
         Err(unavailable(self.reason.as_str()))
     }
 
+    fn check_reachable(&self) -> Result<(), UpstreamError> {
+        Err(unavailable(self.reason.as_str()))
+    }
+
     async fn serve(&self, _: &Permit, _: Operation) -> Result<Reply, UpstreamError> {
         Err(unavailable(self.reason.as_str()))
     }

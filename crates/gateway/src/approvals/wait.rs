@@ -3,14 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
-use toolcrib_config::ApprovalsConfig;
+use toolcrib_config::{ApprovalsConfig, Config};
 use toolcrib_core::{
     approval::{Approval, ApprovalState, ApprovalStore, Fingerprint, OpenOutcome},
     authorize::CallContext,
     call::{CallError, PendingApproval},
-    clock::Timestamp,
     id::CallId,
     principal::Principal,
 };
@@ -35,93 +34,107 @@ pub(crate) struct SurfaceInput<'a> {
     pub(crate) input: &'a InputForms,
 }
 
-impl Approvals {
-    /// Waits until the call may run. The cause of an approved call is the event that approved it.
-    /// If the approval is missing, this opens a request and waits as long as the configuration
-    /// permits; meanwhile the deadlines of the workflow calls around `parent` are paused. After a
-    /// wait, returns the snapshot of the second authorization.
-    ///
-    /// # Errors
-    /// The reason why the call does not run.
-    pub(crate) async fn approve(
-        &self,
-        call: &mut CallIdentity,
-        principal: &Principal,
-        gate: ApprovalGate,
-        input: SurfaceInput<'_>,
-        parent: Option<&CallId>,
-        cancellation: &CancellationToken,
-    ) -> Result<Option<Arc<Snapshot>>, CallError> {
-        let ApprovalGate::Closed(fingerprint, grant) = gate else { return Ok(None) };
-        let Some((store, fingerprint)) = self.store.as_deref().zip(fingerprint) else {
-            let tool = call.entry.id.clone();
-            return Err(CallError::ApprovalRequired { tool, pending: None });
-        };
-        let waiting = WaitingCall { approvals: self, store, principal, fingerprint, input, parent };
-        let paid = grant.is_none();
-        waiting.pass(call, grant, paid, cancellation).await
-    }
-}
-
-/// One call that requires an approval.
-struct WaitingCall<'a> {
+/// A call that requires an approval, until its grant is used.
+pub(crate) struct PendingCall<'a> {
     approvals: &'a Approvals,
     store: &'a dyn ApprovalStore,
     principal: &'a Principal,
     fingerprint: Fingerprint,
     input: SurfaceInput<'a>,
     parent: Option<&'a CallId>,
+    config: Arc<Config>,
+    /// When the wait for an answer ends.
+    until: Instant,
+    changes: watch::Receiver<u64>,
+    found: Option<Box<Approval>>,
+    /// Whether the limits have counted the call.
+    paid: bool,
+    waited: bool,
+    /// How often the approval was read.
+    rounds: usize,
 }
 
-impl WaitingCall<'_> {
-    async fn pass(
-        &self,
-        call: &mut CallIdentity,
-        mut found: Option<Box<Approval>>,
-        mut paid: bool,
-        cancellation: &CancellationToken,
-    ) -> Result<Option<Arc<Snapshot>>, CallError> {
-        let config = self.approvals.services.config();
+/// A grant for a call that has not been used.
+pub(crate) struct UsableGrant {
+    approval: Approval,
+    /// The snapshot of the second authorization, after a wait.
+    pub(crate) snapshot: Option<Arc<Snapshot>>,
+}
+
+impl Approvals {
+    /// Begins the approval of a call; `None` if the call requires none.
+    ///
+    /// # Errors
+    /// Nothing can approve the call.
+    pub(crate) fn begin<'a>(
+        &'a self,
+        call: &CallIdentity,
+        principal: &'a Principal,
+        gate: ApprovalGate,
+        input: SurfaceInput<'a>,
+        parent: Option<&'a CallId>,
+    ) -> Result<Option<PendingCall<'a>>, CallError> {
+        let ApprovalGate::Closed(fingerprint, found) = gate else { return Ok(None) };
+        let Some((store, fingerprint)) = self.store.as_deref().zip(fingerprint) else {
+            let tool = call.entry.id.clone();
+            return Err(CallError::ApprovalRequired { tool, pending: None });
+        };
+        let config = self.services.config();
         let is_repeated =
-            self.input.input.sent().caller.as_ref().is_some_and(|caller| caller.is_repeated);
+            input.input.sent().caller.as_ref().is_some_and(|caller| caller.is_repeated);
         let least = if is_repeated { RETRY_AFTER } else { Duration::ZERO };
-        let until = Instant::now() + config.approvals.wait.max(least);
-        let mut changes = self.approvals.changes();
-        let mut reloaded = None;
-        let mut waited = false;
-        for _ in 0..MAX_ROUNDS {
-            changes.mark_unchanged();
-            let approval = match found.take() {
+        Ok(Some(PendingCall {
+            approvals: self,
+            store,
+            principal,
+            fingerprint,
+            input,
+            parent,
+            until: Instant::now() + config.approvals.wait.max(least),
+            config,
+            changes: self.changes(),
+            paid: found.is_none(),
+            found,
+            waited: false,
+            rounds: 0,
+        }))
+    }
+}
+
+impl PendingCall<'_> {
+    /// Waits until a grant for the call exists. If there is no approval, this opens a request and
+    /// waits as long as the configuration permits; meanwhile the deadlines of the workflow calls
+    /// around it are paused. The grant is not used yet.
+    ///
+    /// # Errors
+    /// The reason why the call does not run.
+    pub(crate) async fn granted(
+        &mut self,
+        call: &mut CallIdentity,
+        cancellation: &CancellationToken,
+    ) -> Result<UsableGrant, CallError> {
+        while self.rounds < MAX_ROUNDS {
+            self.rounds += 1;
+            self.changes.mark_unchanged();
+            let approval = match self.found.take() {
                 Some(approval) => approval,
-                None => self.open(call, &config.approvals).await?,
+                None => self.open(call, &self.config.approvals).await?,
             };
-            let now = self.approvals.services.now();
             match approval.state {
-                _ if approval.is_over(now) => {
+                _ if approval.is_over(self.approvals.services.now()) => {
                     let ended = self.approvals.expire(self.store, *approval).await;
                     ended.map_err(unavailable)?;
                 }
                 ApprovalState::Granted | ApprovalState::Overridden => {
-                    if waited {
-                        let snapshot = self.reauthorize(call).await?;
-                        if !self.is_under(&snapshot, call).await? {
-                            let tool = call.entry.id.clone();
-                            return Err(CallError::ApprovalRequired { tool, pending: None });
-                        }
-                        reloaded = Some(snapshot);
-                    }
+                    let snapshot = match self.waited {
+                        true => Some(self.authorize_again(call).await?),
+                        false => None,
+                    };
                     if self.approvals.is_upheld(&approval)? {
-                        if self.spend(*approval, call, now).await? {
-                            return Ok(reloaded);
-                        }
-                    } else {
-                        self.approvals.lapse(self.store, *approval).await.map_err(unavailable)?;
+                        return Ok(UsableGrant { approval: *approval, snapshot });
                     }
-                    // The grant is spent, so the limits count this call.
-                    if !paid {
-                        self.approvals.limits.take(call).await?;
-                        paid = true;
-                    }
+                    self.approvals.lapse(self.store, *approval).await.map_err(unavailable)?;
+                    self.pay(call).await?;
                 }
                 ApprovalState::Rejected => {
                     let tool = call.entry.id.clone();
@@ -130,30 +143,79 @@ impl WaitingCall<'_> {
                     return Err(CallError::ApprovalRejected { tool, approval: approval.id, until });
                 }
                 ApprovalState::Pending => {
-                    let background = &self.approvals.services.background;
-                    let pauses = &self.approvals.pauses;
-                    let _others = self.parent.map(|parent| pauses.enter(parent));
-                    waited = true;
-                    let woken = tokio::select! {
-                        biased;
-                        () = cancellation.cancelled() => return Err(CallError::Cancelled),
-                        // The caller can repeat a call, even at another server; a step cannot.
-                        () = background.ending().cancelled(), if self.parent.is_none() => None,
-                        () = background.ended().cancelled() => return Err(CallError::Cancelled),
-                        woken = tokio::time::timeout_at(until, changes.changed()) => woken.ok(),
-                    };
-                    if woken.is_none() {
+                    self.waited = true;
+                    if !self.answered(cancellation).await? {
                         call.cause.get_or_insert_with(|| approval.event_id.clone());
-                        return Err(required(call, &approval, &config.approvals));
+                        return Err(required(call, &approval, &self.config.approvals));
                     }
                     let again = self.store.find(&self.principal.tenant, &approval.id).await;
                     let again = again.map_err(unavailable)?;
-                    found = again.map(|(approval, _)| Box::new(approval));
+                    self.found = again.map(|(approval, _)| Box::new(approval));
                 }
                 ApprovalState::Used | ApprovalState::Expired | ApprovalState::Withdrawn => {}
             }
         }
         Err(CallError::ApprovalRequired { tool: call.entry.id.clone(), pending: None })
+    }
+
+    /// Uses a grant for this call, which then runs at most once. Returns `false` if another call
+    /// has used it. The cause of the call becomes the event that approved it.
+    ///
+    /// # Errors
+    /// The store does not respond, or the call is over its limits.
+    pub(crate) async fn spend(
+        &mut self,
+        grant: UsableGrant,
+        call: &mut CallIdentity,
+    ) -> Result<bool, CallError> {
+        let UsableGrant { mut approval, .. } = grant;
+        let cause = approval.outcome_id.clone();
+        let spent = approval.spend(&call.call, self.approvals.services.now())
+            && self.store.change(approval, Vec::new()).await.map_err(unavailable)?;
+        if !spent {
+            self.pay(call).await?;
+            return Ok(false);
+        }
+        self.approvals.announce();
+        if let Some(cause) = cause {
+            call.cause.get_or_insert(cause);
+        }
+        Ok(true)
+    }
+
+    /// Lets the limits count the call: the grant that was counted with its request is gone.
+    async fn pay(&mut self, call: &CallIdentity) -> Result<(), CallError> {
+        if !self.paid {
+            self.approvals.limits.take(call).await?;
+            self.paid = true;
+        }
+        Ok(())
+    }
+
+    /// Waits for a change of approvals; `false` if the waiting time is over.
+    async fn answered(&mut self, cancellation: &CancellationToken) -> Result<bool, CallError> {
+        let background = &self.approvals.services.background;
+        let pauses = &self.approvals.pauses;
+        let _others = self.parent.map(|parent| pauses.enter(parent));
+        let woken = tokio::select! {
+            biased;
+            () = cancellation.cancelled() => return Err(CallError::Cancelled),
+            // The caller can repeat a call, even at another server; a step cannot.
+            () = background.ending().cancelled(), if self.parent.is_none() => None,
+            () = background.ended().cancelled() => return Err(CallError::Cancelled),
+            woken = tokio::time::timeout_at(self.until, self.changes.changed()) => woken.ok(),
+        };
+        Ok(woken.is_some())
+    }
+
+    /// Authorizes the call after a wait: the rules must still require this approval, or none.
+    async fn authorize_again(&self, call: &CallIdentity) -> Result<Arc<Snapshot>, CallError> {
+        let snapshot = self.reauthorize(call).await?;
+        if !self.is_under(&snapshot, call).await? {
+            let tool = call.entry.id.clone();
+            return Err(CallError::ApprovalRequired { tool, pending: None });
+        }
+        Ok(snapshot)
     }
 
     /// Authorizes the call again in the current snapshot after a wait, and returns the snapshot.
@@ -242,29 +304,6 @@ impl WaitingCall<'_> {
     fn shown(&self) -> String {
         let text = self.input.input.shown().to_string();
         if text.len() <= MAX_SHOWN { text } else { json!({ "tooLarge": text.len() }).to_string() }
-    }
-
-    /// Spends a grant on this call; `false` if another call has used it. Afterwards the call runs
-    /// at most once.
-    async fn spend(
-        &self,
-        mut approval: Approval,
-        call: &mut CallIdentity,
-        now: Timestamp,
-    ) -> Result<bool, CallError> {
-        let cause = approval.outcome_id.clone();
-        if !approval.spend(&call.call, now) {
-            return Ok(false);
-        }
-        let spent = self.store.change(approval, Vec::new()).await;
-        if !spent.map_err(unavailable)? {
-            return Ok(false);
-        }
-        self.approvals.announce();
-        if let Some(cause) = cause {
-            call.cause.get_or_insert(cause);
-        }
-        Ok(true)
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) struct Call {
     /// Its start, in monotonic nanoseconds.
     began: u64,
     /// How long it has waited for an approval, in nanoseconds.
-    waited: AtomicU64,
+    pub(super) waited: AtomicU64,
     /// How long its credential took, in nanoseconds.
     pub(super) resolving: AtomicU64,
     /// The decisions about its destination before it starts.
@@ -97,6 +97,20 @@ pub(super) struct AuthorizedCall {
     pub(super) target: Target,
     permit: Permit,
     identity: CallIdentity,
+}
+
+/// A call, and who makes it.
+#[derive(Clone, Copy)]
+pub(super) struct Caller<'a> {
+    pub(super) principal: &'a Principal,
+    pub(super) call: &'a Call,
+    pub(super) cancellation: &'a CancellationToken,
+}
+
+/// The parts of a call that a source receives or that find the source.
+pub(super) struct SendableCall {
+    pub(super) target: Target,
+    pub(super) credential: Option<Arc<ResolvedCredential>>,
 }
 
 /// A call that may start (after steps 1 to 6).
@@ -233,11 +247,14 @@ impl Pipeline {
         // 5. resolve the credential, so that no approval is requested for a call that cannot be sent
         let cancellation =
             call.guard.as_ref().map_or_else(CancellationToken::new, InteractionGuard::cancellation);
-        let mut credential = self.credential(principal, &target, call, &cancellation).await?;
+        let caller = Caller { principal, call, cancellation: &cancellation };
+        let mut credential = self.credential(caller, &target).await?;
         // 6. approve; a call over its quota requests no approval, and a waiting call is not counted
-        let quota_charge = match gate.requires_approval() {
+        let is_granted = gate.requires_approval();
+        let quota_charge = match is_granted {
             false => Some(self.count(&target, Enforcement::Refuse).await?),
             true => {
+                target.check_reachable()?;
                 self.quotas.check_call(&target.entry, &target.quotas).await?;
                 None
             }
@@ -247,26 +264,10 @@ impl Pipeline {
         }
         let parent = call.step.as_ref().map(|step| &step.parent);
         let input = SurfaceInput { surface: call.surface.as_str(), input: &call.input };
-        let clock = &self.services.clock;
-        let is_granted = gate.requires_approval();
-        let asked = is_granted.then(|| clock.monotonic_nanos());
-        let approved =
-            self.approvals.approve(identity, principal, gate, input, parent, &cancellation);
-        let approved = match asked {
-            Some(_) => {
-                let step = call.span.begin_step("toolcrib.approve");
-                step.close(Box::pin(approved).await)?
-            }
-            None => approved.await?,
-        };
-        if let Some(asked) = asked {
-            let waited = clock.monotonic_nanos().saturating_sub(asked);
-            call.waited.store(waited, Ordering::Relaxed);
-        }
-        if let Some(snapshot) = approved {
-            target = target.reloaded(snapshot, principal);
-            // The wait may have been longer than the lifetime of a token.
-            credential = self.credential(principal, &target, call, &cancellation).await?;
+        if let Some(pending) = self.approvals.begin(identity, principal, gate, input, parent)? {
+            let sendable = SendableCall { target, credential };
+            let approving = self.approve(caller, sendable, identity, pending);
+            SendableCall { target, credential } = Box::pin(approving).await?;
         }
         let quota_charge = match quota_charge {
             Some(quota_charge) => quota_charge,

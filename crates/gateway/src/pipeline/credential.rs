@@ -5,26 +5,23 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     call::{CallError, UpstreamError, UpstreamErrorKind},
     credential::{CredentialNeed, ResolvedCredential},
-    principal::Principal,
     text,
 };
 
-use super::{Pipeline, call::Call, target::Target};
+use super::{Pipeline, call::Caller, target::Target};
 
 impl Pipeline {
     /// Step 5: resolves the credential that the source of `target` needs for this call. An access
     /// token may be requested for it, within the deadline of the call.
     pub(super) async fn credential(
         &self,
-        principal: &Principal,
+        caller: Caller<'_>,
         target: &Target,
-        call: &Call,
-        cancellation: &CancellationToken,
     ) -> Result<Option<Arc<ResolvedCredential>>, CallError> {
+        let Caller { principal, call, cancellation } = caller;
         let source = target.source.as_deref();
         let need = source.map(|source| source.credential_for(&target.entry)).unwrap_or_default();
         let CredentialNeed::Stored { reference, .. } = &need else { return Ok(None) };

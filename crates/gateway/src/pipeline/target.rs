@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use toolcrib_core::{
+    call::{CallError, UpstreamError, UpstreamErrorKind},
     catalog::Entry,
     principal::Principal,
     quota::{Quota, QuotaKey},
@@ -38,6 +39,19 @@ impl Target {
         let breaker = snapshot.breakers.get(&entry.source).map(Arc::clone);
         let quotas = quotas_of(&snapshot.gate, principal, &entry);
         Self { snapshot, entry, source, breaker, quotas }
+    }
+
+    /// Checks that the source can receive a call now, before a person is asked to approve the call or
+    /// a grant is used.
+    pub(crate) fn check_reachable(&self) -> Result<(), CallError> {
+        if self.entry.tool.source.traits().is_in_gateway {
+            return Ok(());
+        }
+        let Some(source) = &self.source else {
+            let kind = UpstreamErrorKind::Unavailable;
+            return Err(CallError::Upstream(UpstreamError::new(kind, "the source is not running")));
+        };
+        source.check_reachable().map_err(CallError::Upstream)
     }
 
     /// The workflow that runs as this tool.

@@ -10,8 +10,9 @@ use toolcrib_core::{
     id::PrincipalId,
     principal::Principal,
 };
+use toolcrib_store::MemoryCatalogs;
 
-use crate::support::{Rig, eventually, principal, rig};
+use crate::support::{Rig, eventually, offer, one_source, principal, rig, rig_with};
 
 const ASKS: &str = "[source.tools.\"*\"]\napproval = \"always\"\ntimeout = \"5s\"\n";
 
@@ -142,4 +143,56 @@ async fn a_caller_that_hangs_up_ends_the_wait() {
         () = eventually("asked", || rig.factory.vault.resolved.load(Ordering::SeqCst) == 1) => {}
     }
     assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
+}
+
+impl Rig {
+    /// Makes a call that waits for its approval. While it waits, `change` happens, and then it is
+    /// granted.
+    async fn waiting(&self, change: impl FnOnce()) -> Result<Value, CallError> {
+        let granting = async {
+            let approvals = self.gateway.approvals();
+            let mut changes = approvals.changes();
+            let list = approvals.list(&approver(), None, 10).await.unwrap();
+            if list.is_empty() {
+                changes.changed().await.unwrap();
+            }
+            let list = approvals.list(&approver(), None, 10).await.unwrap();
+            change();
+            approvals.respond(&approver(), &list[0].id, Verdict::Grant, None).await.unwrap();
+        };
+        tokio::join!(self.keyed(), granting).0
+    }
+}
+
+async fn waiting_rig() -> Rig {
+    let text = format!("[approvals]\nwait = \"30s\"\n{}", one_source(ASKS));
+    rig_with(Some(Ok(offer(&["keyed"]))), &text, MemoryCatalogs::default()).await
+}
+
+/// I-113: a credential that is removed while its call waits uses no grant.
+#[tokio::test]
+async fn a_call_that_waited_without_its_credential_uses_no_grant() {
+    let rig = waiting_rig().await;
+    let problem = |problem| *rig.factory.vault.problem.lock() = problem;
+    let refused = rig.waiting(|| problem(Some(CredentialProblem::NotFound))).await;
+    assert_eq!(refused.unwrap_err().code(), "credential_not_found");
+    problem(None);
+    rig.keyed().await.unwrap();
+    assert_eq!(rig.approvals().await, 1, "the grant of the wait was used");
+}
+
+/// I-113: a source without a connection requests no approval and uses no grant.
+#[tokio::test]
+async fn a_call_that_cannot_reach_its_source_uses_no_grant() {
+    let rig = waiting_rig().await;
+    let reachable = |yes: bool| rig.source().unreachable.store(!yes, Ordering::SeqCst);
+    reachable(false);
+    assert_eq!(rig.keyed().await.unwrap_err().code(), "upstream_unavailable");
+    assert_eq!(rig.approvals().await, 0);
+    reachable(true);
+    let refused = rig.waiting(|| reachable(false)).await;
+    assert_eq!(refused.unwrap_err().code(), "upstream_unavailable");
+    reachable(true);
+    rig.keyed().await.unwrap();
+    assert_eq!(rig.approvals().await, 1, "the grant of the wait was used");
 }

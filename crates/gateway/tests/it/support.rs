@@ -209,6 +209,7 @@ pub(crate) struct Scripted {
     pub(crate) hangs: AtomicBool,
     /// The source is connected, but discovery fails.
     pub(crate) refuses: AtomicBool,
+    pub(crate) unreachable: AtomicBool,
     /// The number of discoveries that panic.
     pub(crate) panics: AtomicUsize,
     /// Whether its status panics.
@@ -231,6 +232,9 @@ impl Source for Running {
     }
     fn credential_for(&self, entry: &Entry) -> CredentialNeed {
         self.0.credential_for(entry)
+    }
+    fn check_reachable(&self) -> Result<(), UpstreamError> {
+        self.0.check_reachable()
     }
     async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {
         self.0.serve(permit, operation).await
@@ -274,6 +278,7 @@ impl SourceFactory for Factory {
             asked: AtomicUsize::new(0),
             hangs: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
+            unreachable: AtomicBool::new(false),
             panics: AtomicUsize::new(0),
             status_panics: AtomicBool::new(false),
         });
@@ -378,6 +383,12 @@ impl Source for Scripted {
                 destination: "https://api.example/".to_owned(),
             },
             _ => CredentialNeed::None,
+        }
+    }
+    fn check_reachable(&self) -> Result<(), UpstreamError> {
+        match self.unreachable.load(Ordering::SeqCst) {
+            true => Err(UpstreamError::new(UpstreamErrorKind::Unavailable, "no connection")),
+            false => Ok(()),
         }
     }
     async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {

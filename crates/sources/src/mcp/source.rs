@@ -132,6 +132,10 @@ impl Source for McpSource {
         }
     }
 
+    fn check_reachable(&self) -> Result<(), UpstreamError> {
+        self.supervisor.check_link()
+    }
+
     async fn serve(
         &self,
         permit: &Permit,
