@@ -63,10 +63,14 @@ impl Echoes {
         Self { values: values.into(), escaped, encoded }
     }
 
-    /// Removes the values from `text`, also if the text was cut within a value.
+    /// Removes the values from `text`, also if the text was cut within a value, or is base64 of bytes
+    /// with one.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match escaped::without(text, &self.values) {
-            Cow::Borrowed(text) => self.without_start(text),
+            Cow::Borrowed(text) => match self.without_start(text) {
+                Cow::Borrowed(text) => self.encoded(text).map_or(Cow::Borrowed(text), Cow::Owned),
+                clean @ Cow::Owned(_) => clean,
+            },
             Cow::Owned(text) => match self.without_start(&text) {
                 Cow::Borrowed(_) => Cow::Owned(text),
                 Cow::Owned(clean) => Cow::Owned(clean),
@@ -87,14 +91,6 @@ impl Echoes {
         Cow::Borrowed(text)
     }
 
-    /// Removes the values from `text`, which may also be base64.
-    fn decoded<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match self.text(text) {
-            Cow::Borrowed(text) => self.encoded(text).map_or(Cow::Borrowed(text), Cow::Owned),
-            clean @ Cow::Owned(_) => clean,
-        }
-    }
-
     /// Returns base64 of the label if `text` is base64 of bytes with a value.
     fn encoded(&self, text: &str) -> Option<String> {
         let found = self.encoded.iter().find(|(encoded, _)| text.contains(encoded.expose()));
@@ -105,11 +101,11 @@ impl Echoes {
     /// and errors are shown without such characters, and would otherwise show the value.
     pub fn seen<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if let Cow::Owned(clean) = text::seen(text)
-            && let Cow::Owned(redacted) = self.decoded(&clean)
+            && let Cow::Owned(redacted) = self.text(&clean)
         {
             return Cow::Owned(redacted);
         }
-        self.decoded(text)
+        self.text(text)
     }
 
     /// The same as [`seen`](Self::seen), for JSON.
@@ -253,7 +249,7 @@ impl Echoes {
                     Cow::Owned(clean) => Value::String(clean),
                 }
             }
-            Value::String(text) => Value::String(self.decoded(&text).into_owned()),
+            Value::String(text) => Value::String(self.text(&text).into_owned()),
             Value::Array(items) => {
                 Value::Array(items.into_iter().map(|item| self.value(item)).collect())
             }
@@ -479,6 +475,8 @@ mod tests {
         let clean = echoes.discovered(found);
         assert_eq!(clean.offers.len(), 1);
         assert!(!format!("{clean:?}").contains("canary"), "{clean:?}");
+        let encoded = STANDARD.encode("a canary-42 b");
+        assert_eq!(echoes.text(&encoded), STANDARD.encode("[REDACTED:c0]"), "also in progress");
     }
 
     proptest! {
