@@ -18,7 +18,7 @@ mod refusal;
 mod sendable;
 mod token;
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -42,8 +42,6 @@ pub(crate) use self::sendable::tests::sendable;
 use self::{oauth::Tokens, refusal::Refusal};
 use crate::egress::{Network, OutgoingRequest};
 
-/// A token that takes longer was requested, and did not come from the cache.
-const AT_ONCE: Duration = Duration::from_millis(1);
 /// Number of recently sent credentials whose values are still removed from upstream output.
 const RECENT: usize = 16;
 
@@ -125,21 +123,19 @@ impl Credentials {
     ) -> Result<ResolvedCredential, Refusal> {
         let mut found = self.load(reference, owners, url).await?;
         let token = match (&found.credential.kind.oauth2(), &self.store) {
-            (Some(_), Some(store)) => {
-                let asked = self.clock.monotonic_nanos();
-                let token = self.tokens.token(found.clone(), store).await?;
-                let took = self.clock.monotonic_nanos().saturating_sub(asked);
-                if Duration::from_nanos(took) > AT_ONCE {
-                    // It may have been removed meanwhile, or have expired.
-                    let again = self.load(reference, owners, url).await?;
-                    let id = found.credential.id;
-                    if again.credential.id != id {
+            (Some(_), Some(store)) => Some(match self.tokens.known(&found.credential) {
+                Some(known) => known?,
+                None => {
+                    let id = found.credential.id.clone();
+                    let token = self.tokens.request(found, store).await?;
+                    // The credential may have been removed meanwhile, or have expired.
+                    found = self.load(reference, owners, url).await?;
+                    if found.credential.id != id {
                         return Err(Refusal::of(CredentialProblem::NotFound, Some(id)));
                     }
-                    found = again;
+                    token
                 }
-                Some(token)
-            }
+            }),
             _ => None,
         };
         let UnsealedCredential { credential, material } = found;
@@ -172,7 +168,7 @@ impl CredentialResolver for Credentials {
         let stored = self.load(reference, &owners, &url).await;
         let stored = stored.map_err(|refusal| refusal.at(Some(&url)))?;
         let UnsealedCredential { credential, .. } = stored;
-        if let Some(refusal) = self.tokens.refusal(&credential) {
+        if let Some(Err(refusal)) = self.tokens.known(&credential) {
             return Err(refusal.at(Some(&url)));
         }
         Ok(Some(FoundCredential { id: credential.id, owner: credential.owner }))

@@ -80,41 +80,35 @@ impl Tokens {
         self.running.wait().await;
     }
 
-    /// Gets the access token of an OAuth credential, from the cache if possible.
-    pub(super) async fn token(
+    /// The access token of an OAuth credential, or its refusal, if neither needs a request now.
+    pub(super) fn known(
+        &self,
+        credential: &Credential,
+    ) -> Option<Result<Arc<AccessToken>, Refusal>> {
+        let slot = self.slots.lock().get(&credential.id).cloned()?;
+        let now = self.clock.monotonic_nanos();
+        let known = slot.state.lock().known(credential.revision, now)?;
+        Some(known.map_err(|cause| Refusal(cause, Some(credential.id.clone()))))
+    }
+
+    /// Requests the access token of an OAuth credential that is not [`known`](Self::known).
+    pub(super) async fn request(
         &self,
         opened: UnsealedCredential,
         store: &Arc<dyn CredentialStore>,
     ) -> Result<Arc<AccessToken>, Refusal> {
         let id = opened.credential.id.clone();
-        let slot = self.slot(&id);
-        let now = self.clock.monotonic_nanos();
-        let known = slot.state.lock().known(opened.credential.revision, now);
-        let result = match known {
-            Some(known) => known,
-            None => {
-                let request = TokenRequest {
-                    clock: Arc::clone(&self.clock),
-                    store: Arc::clone(store),
-                    network: Arc::clone(&self.network),
-                    slot,
-                    opened,
-                };
-                let ended = self.running.spawn(request.run()).await;
-                ended.unwrap_or_else(|_| {
-                    Err(RefusalCause::Unavailable("the token request was interrupted".to_owned()))
-                })
-            }
+        let request = TokenRequest {
+            clock: Arc::clone(&self.clock),
+            store: Arc::clone(store),
+            network: Arc::clone(&self.network),
+            slot: self.slot(&id),
+            opened,
         };
-        result.map_err(|cause| Refusal(cause, Some(id)))
-    }
-
-    /// The refusal that [`token`](Self::token) would return now without a request.
-    pub(super) fn refusal(&self, credential: &Credential) -> Option<Refusal> {
-        let slot = self.slots.lock().get(&credential.id).cloned()?;
-        let now = self.clock.monotonic_nanos();
-        let known = slot.state.lock().known(credential.revision, now)?;
-        known.err().map(|cause| Refusal(cause, Some(credential.id.clone())))
+        let ended = self.running.spawn(request.run()).await.unwrap_or_else(|_| {
+            Err(RefusalCause::Unavailable("the token request was interrupted".to_owned()))
+        });
+        ended.map_err(|cause| Refusal(cause, Some(id)))
     }
 
     fn slot(&self, id: &CredentialId) -> Arc<Slot> {

@@ -14,11 +14,12 @@ use toolcrib_core::{
     call::{Operation, UpstreamErrorKind},
     clock::{Clock, Timestamp},
     credential::{
-        ClientAuth, Credential, CredentialKind, CredentialProblem, CredentialStore, Material,
-        OAuth2, Owner, RefusalCause, Secret,
+        ClientAuth, Credential, CredentialKind, CredentialNeed, CredentialProblem, CredentialRef,
+        CredentialStore, Material, OAuth2, Owner, RefusalCause, Secret,
     },
     egress::{EgressDecided, EgressReason},
     id::TenantId,
+    source::SourceFactory as _,
 };
 use toolcrib_sources::Factory;
 use toolcrib_store::MemoryCredentials;
@@ -238,6 +239,42 @@ async fn a_credential_that_expired_during_a_wait_is_not_sent() {
     let refused = rig.source.serve(&permit, Operation::CallTool(call)).await.unwrap_err();
     assert_eq!(refused.kind, UpstreamErrorKind::Credential(CredentialProblem::Expired));
     assert_eq!(server.arrived("/mcp").len(), sent);
+}
+
+/// A clock at which credentials expire as soon as a token has been requested.
+struct UntilRequest(Arc<EchoServer>);
+
+impl Clock for UntilRequest {
+    fn now(&self) -> Timestamp {
+        let has_asked = !self.0.arrived("/token").is_empty();
+        Timestamp::UNIX_EPOCH + Duration::from_secs(if has_asked { 11 } else { 0 })
+    }
+
+    fn monotonic_nanos(&self) -> u64 {
+        0
+    }
+}
+
+/// I-113: a credential that expires while its token is requested is refused.
+#[tokio::test]
+async fn a_credential_that_expires_during_its_token_request_is_refused() {
+    let server = Arc::new(EchoServer::start(&[]));
+    server.exchange("refresh-canary-0", "");
+    let kind = CredentialKind::RefreshToken(oauth2(&server));
+    let expires_at = Some(Timestamp::UNIX_EPOCH + Duration::from_secs(10));
+    let credential = Credential { expires_at, ..credential(kind) };
+    let store = holding(credential, "refresh-canary-0").await;
+    let clock = Arc::new(UntilRequest(Arc::clone(&server)));
+    let factory = Factory::new(clock).with_credentials(store);
+    let (tenant, principal) = (TenantId::parse("tenant").unwrap(), "ann".parse().unwrap());
+    let need = CredentialNeed::Stored {
+        reference: CredentialRef::of_tenant("it".parse().unwrap(), tenant.clone()),
+        destination: server.url("/mcp"),
+    };
+    let refused = factory.credentials().resolve(&need, &tenant, &principal).await.unwrap_err();
+    let expired = CredentialProblem::Expired;
+    assert!(matches!(refused.cause, RefusalCause::Credential(problem) if problem == expired));
+    assert_eq!(server.arrived("/token").len(), 1);
 }
 
 /// Needed concurrently, before there is one: a single request is sent, for all sources.
