@@ -40,6 +40,12 @@ pub(crate) struct StopConditions<'a> {
     pub(crate) clock: &'a dyn Clock,
 }
 
+/// The error of a call whose source is not running.
+pub(super) fn not_running() -> CallError {
+    let kind = UpstreamErrorKind::Unavailable;
+    CallError::Upstream(UpstreamError::new(kind, "the source is not running"))
+}
+
 /// Runs `operation` at `source` until it finishes or one of the conditions stops it. Dropping the
 /// source's future cancels the call at the upstream.
 pub(crate) async fn run(
@@ -51,8 +57,7 @@ pub(crate) async fn run(
 ) -> Execution {
     let StopConditions { deadline, cancelled, clock } = stop;
     let Some(source) = source else {
-        let error = UpstreamError::new(UpstreamErrorKind::Unavailable, "the source is not running");
-        return Execution::not_started(CallError::Upstream(error));
+        return Execution::not_started(not_running());
     };
     if cancelled.is_cancelled() {
         return Execution::not_started(CallError::Cancelled);

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use toolcrib_core::{
-    call::{CallError, UpstreamError, UpstreamErrorKind},
+    call::CallError,
     catalog::Entry,
     principal::Principal,
     quota::{Quota, QuotaKey},
     source::Source,
 };
 
+use super::dispatch::not_running;
 use crate::{
     breaker::Breaker, limits::quota::quotas_of, snapshot::Snapshot,
     workflow_definition::offer::RunnableWorkflow,
@@ -47,10 +48,7 @@ impl Target {
         if self.entry.tool.source.traits().is_in_gateway {
             return Ok(());
         }
-        let Some(source) = &self.source else {
-            let kind = UpstreamErrorKind::Unavailable;
-            return Err(CallError::Upstream(UpstreamError::new(kind, "the source is not running")));
-        };
+        let source = self.source.as_ref().ok_or_else(not_running)?;
         source.check_reachable().map_err(CallError::Upstream)
     }
 

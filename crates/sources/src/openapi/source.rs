@@ -216,11 +216,15 @@ impl Shared {
         *self.read.write() = Some(LastRead { operations, forms, news });
     }
 
+    /// The operations and forms of the last document that was read.
+    fn last_read(&self) -> Result<(Arc<Operations>, Arc<Forms>), UpstreamError> {
+        let parts = |read: &LastRead| (Arc::clone(&read.operations), Arc::clone(&read.forms));
+        let read = self.read.read().as_ref().map(parts);
+        read.ok_or_else(|| unavailable("its document has not been read yet"))
+    }
+
     async fn call(&self, permit: &Permit, call: &Invocation) -> Result<Outcome, UpstreamError> {
-        let read = |read: &LastRead| (Arc::clone(&read.operations), Arc::clone(&read.forms));
-        let read = self.read.read().as_ref().map(read);
-        let (operations, forms) =
-            read.ok_or_else(|| unavailable("its document has not been read yet"))?;
+        let (operations, forms) = self.last_read()?;
         let entry = permit.entry();
         let Some(callable) = operations.get(&entry.upstream_name) else {
             return Err(unavailable("this operation was removed from the document"));
@@ -300,6 +304,10 @@ impl Source for ConnectorSource {
             read.as_ref().and_then(|service| service.operations.get(&entry.upstream_name));
         // A call of an unknown operation is not sent.
         operation.map_or(CredentialNeed::None, |operation| credential.need(&operation.base))
+    }
+
+    fn check_reachable(&self) -> Result<(), UpstreamError> {
+        self.shared.last_read().map(drop)
     }
 
     async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {

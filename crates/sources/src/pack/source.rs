@@ -123,6 +123,10 @@ impl Source for PackSource {
         }
     }
 
+    fn check_reachable(&self) -> Result<(), UpstreamError> {
+        self.shared.last_loaded().map(drop)
+    }
+
     async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {
         let call = operation.into_tool_call()?;
         self.shared.calls.run(pin!(self.shared.call(permit, &call))).await
@@ -206,10 +210,13 @@ impl Shared {
         Ok(Arc::new(LoadedPack { fingerprint, pack, tools, forms, engine }))
     }
 
+    fn last_loaded(&self) -> Result<Arc<LoadedPack>, UpstreamError> {
+        self.loaded.read().clone().ok_or_else(|| unavailable("the pack is not loaded"))
+    }
+
     async fn call(&self, permit: &Permit, call: &Invocation) -> Result<Reply, UpstreamError> {
         let _slot = self.calls.slot(permit).await?;
-        let loaded = self.loaded.read().clone();
-        let loaded = loaded.ok_or_else(|| unavailable("the pack is not loaded"))?;
+        let loaded = self.last_loaded()?;
         let name = permit.entry().upstream_name.as_str();
         let node = loaded.pack.nodes.iter().find(|node| node.tool.name == name);
         let node = node.ok_or_else(|| unavailable("this node was removed from the pack"))?;

@@ -84,6 +84,22 @@ async fn requests_without_a_body_have_a_length() {
     }
 }
 
+/// I-113: before its document has been read, a service receives no calls.
+#[tokio::test]
+async fn a_service_is_reachable_once_its_document_was_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let document = folder.path().join("openapi.json");
+    let rig = Rig::connector("http://127.0.0.1:9", &document);
+    rig.source.discover().await.unwrap_err();
+    let refused = rig.source.check_reachable().unwrap_err();
+    assert_eq!(refused.kind, UpstreamErrorKind::Unavailable);
+    let openapi = json!({ "openapi": "3.1.0", "info": { "title": "t", "version": "1" },
+        "paths": { "/p": { "get": { "operationId": "get" } } } });
+    std::fs::write(&document, openapi.to_string()).unwrap();
+    rig.source.discover().await.unwrap();
+    rig.source.check_reachable().unwrap();
+}
+
 /// Calls an operation of a service that answers with these headers and this body.
 async fn call_service(status: &str, headers: &str, body: &[u8]) -> Outcome {
     let folder = tempfile::tempdir().unwrap();

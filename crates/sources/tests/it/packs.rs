@@ -59,5 +59,7 @@ fn structured(outcome: &Outcome) -> Value {
 /// Returns the reason why the pack is rejected.
 async fn refused(spec: PackSpec) -> String {
     let rig = Rig::pack(spec, SourceLimits::default());
-    rig.degraded().await.detail.unwrap()
+    let reason = rig.degraded().await.detail.unwrap();
+    assert!(rig.source.check_reachable().is_err(), "I-113");
+    reason
 }
