@@ -1,8 +1,10 @@
 //! The description of an authorization server (RFC 8414, OpenID Connect Discovery).
 
 use serde_json::{Map, Value};
-use toolcrib_core::{egress::AllowList, json};
+use toolcrib_core::{credential::ClientAuth, egress::AllowList, json};
 use url::{Host, Url};
+
+use crate::{pkce, scopes};
 
 /// The description of one server.
 #[derive(Debug, Clone)]
@@ -19,18 +21,36 @@ pub enum InvalidMetadata {
     OtherIssuer,
 }
 
-/// The addresses of the description of `issuer`, in the order in which to try them: the one of
-/// OpenID Connect, then those of RFC 8414, which differ for an issuer with a path.
+/// The addresses of the description of an issuer that signs people in, in the order in which to try
+/// them: the one of OpenID Connect, then those of RFC 8414, which differ for an issuer with a path.
 pub fn locations(issuer: &str) -> Vec<String> {
-    let appended = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
-    let mut locations = vec![appended];
-    if let Ok(url) = Url::parse(issuer) {
-        let (origin, path) = (url.origin().ascii_serialization(), url.path().trim_end_matches('/'));
-        for name in ["oauth-authorization-server", "openid-configuration"] {
-            let inserted = format!("{origin}/.well-known/{name}{path}");
-            if !locations.contains(&inserted) {
-                locations.push(inserted);
-            }
+    let inserted = inserted(issuer);
+    distinct(std::iter::once(appended(issuer)).chain(inserted))
+}
+
+/// The addresses of the description of an issuer that a protected resource names, in the order of
+/// MCP 2026-07-28: those of RFC 8414, then the one of OpenID Connect.
+pub fn authorization_server_locations(issuer: &str) -> Vec<String> {
+    distinct(inserted(issuer).into_iter().chain([appended(issuer)]))
+}
+
+fn appended(issuer: &str) -> String {
+    format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'))
+}
+
+/// The addresses with the path of the issuer at their end.
+fn inserted(issuer: &str) -> Vec<String> {
+    let Ok(url) = Url::parse(issuer) else { return Vec::new() };
+    let (origin, path) = (url.origin().ascii_serialization(), url.path().trim_end_matches('/'));
+    let location = |name| format!("{origin}/.well-known/{name}{path}");
+    ["oauth-authorization-server", "openid-configuration"].map(location).into()
+}
+
+fn distinct(all: impl Iterator<Item = String>) -> Vec<String> {
+    let mut locations = Vec::new();
+    for location in all {
+        if !locations.contains(&location) {
+            locations.push(location);
         }
     }
     locations
@@ -86,8 +106,52 @@ impl Metadata {
 
     /// Whether the responses of the authorization endpoint name the issuer (RFC 9207).
     pub fn names_issuer(&self) -> bool {
-        let named = self.0.get("authorization_response_iss_parameter_supported");
-        named == Some(&Value::Bool(true))
+        self.has_flag("authorization_response_iss_parameter_supported")
+    }
+
+    /// Whether it fetches the description of a client from its id
+    /// (draft-ietf-oauth-client-id-metadata-document).
+    pub fn fetches_client_documents(&self) -> bool {
+        self.has_flag("client_id_metadata_document_supported")
+    }
+
+    /// Whether it says that it checks PKCE with the method S256.
+    pub fn announces_s256(&self) -> bool {
+        let name = "code_challenge_methods_supported";
+        self.0.get(name).is_some_and(Value::is_array) && self.lists(name, pkce::METHOD)
+    }
+
+    /// The scopes that it lists, in the bounds of [`scopes`].
+    pub fn scopes(&self) -> Vec<String> {
+        scopes::read_array(self.0.get("scopes_supported"))
+    }
+
+    /// How a client authenticates that was registered without a method. A secret is sent in the
+    /// header unless only the form is listed. A client without a secret has no other way than its
+    /// id, even if the list omits this way.
+    pub fn client_auth(&self, has_secret: bool) -> ClientAuth {
+        match has_secret {
+            true if self.takes("client_secret_basic") || !self.takes("client_secret_post") => {
+                ClientAuth::Basic
+            }
+            true => ClientAuth::Post,
+            false => ClientAuth::None,
+        }
+    }
+
+    /// The method that a client registers with: without a secret, unless only secrets are listed.
+    pub fn registration_auth(&self) -> ClientAuth {
+        let is_secret_required = !self.takes("none")
+            && (self.takes("client_secret_basic") || self.takes("client_secret_post"));
+        self.client_auth(is_secret_required)
+    }
+
+    fn takes(&self, method: &str) -> bool {
+        self.lists("token_endpoint_auth_methods_supported", method)
+    }
+
+    fn has_flag(&self, name: &str) -> bool {
+        self.0.get(name) == Some(&Value::Bool(true))
     }
 }
 
@@ -112,6 +176,65 @@ mod tests {
                 "https://id.example:8443/.well-known/openid-configuration/realms/a",
             ]
         );
+    }
+
+    #[test]
+    fn an_authorization_server_of_a_resource_is_sought_by_rfc_8414_first() {
+        assert_eq!(
+            authorization_server_locations("https://id.example/"),
+            [
+                "https://id.example/.well-known/oauth-authorization-server",
+                "https://id.example/.well-known/openid-configuration",
+            ]
+        );
+        assert_eq!(
+            authorization_server_locations("https://id.example/realms/a"),
+            [
+                "https://id.example/.well-known/oauth-authorization-server/realms/a",
+                "https://id.example/.well-known/openid-configuration/realms/a",
+                "https://id.example/realms/a/.well-known/openid-configuration",
+            ]
+        );
+    }
+
+    #[test]
+    fn capabilities_are_announced() {
+        let read = |members: &str| {
+            let document = format!(r#"{{"issuer":"i"{members}}}"#);
+            Metadata::read(document.as_bytes(), "i").unwrap()
+        };
+        for (methods, is_announced) in [
+            ("", false),
+            (r#","code_challenge_methods_supported":null"#, false),
+            (r#","code_challenge_methods_supported":"S256""#, false),
+            (r#","code_challenge_methods_supported":[]"#, false),
+            (r#","code_challenge_methods_supported":["plain"]"#, false),
+            (r#","code_challenge_methods_supported":["plain","S256"]"#, true),
+        ] {
+            assert_eq!(read(methods).announces_s256(), is_announced, "{methods}");
+        }
+        use ClientAuth::{Basic, None, Post};
+        for (methods, with_secret, registered) in [
+            ("null", Basic, None),
+            (r#"["none"]"#, Basic, None),
+            (r#"["client_secret_post","none"]"#, Post, None),
+            (r#"["client_secret_post"]"#, Post, Post),
+            (r#"["client_secret_post","client_secret_basic"]"#, Basic, Basic),
+            (r#"["private_key_jwt"]"#, Basic, None),
+            ("[]", Basic, None),
+        ] {
+            let metadata = read(&format!(r#","token_endpoint_auth_methods_supported":{methods}"#));
+            assert_eq!(metadata.client_auth(true), with_secret, "{methods}");
+            assert_eq!(metadata.client_auth(false), None, "{methods}");
+            assert_eq!(metadata.registration_auth(), registered, "{methods}");
+        }
+        let other = read(
+            r#","client_id_metadata_document_supported":true,"scopes_supported":["a",1,"b c"]"#,
+        );
+        assert!(other.fetches_client_documents() && !read("").fetches_client_documents());
+        let text = read(r#","client_id_metadata_document_supported":"true""#);
+        assert!(!text.fetches_client_documents());
+        assert_eq!((other.scopes(), read("").scopes()), (vec!["a".to_owned()], vec![]));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Requests of a token endpoint and its answers (RFC 6749, sections 2.3, 4 to 6; RFC 8707).
-//!
-//! Invariant: `Display` and `Debug` of an error have at most a code of RFC 6749 from the answer: a
-//! server can repeat a secret in any other text.
+//! Requests of a token endpoint and its answers (RFC 6749, sections 2.3, 4 to 6; RFC 8707;
+//! RFC 8693), and requests of a revocation endpoint (RFC 7009).
 
-use std::{fmt, time::Duration};
+mod error;
+
+use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
@@ -12,22 +12,12 @@ use toolcrib_core::{
     credential::{ClientAuth, Secret},
     json,
     key_set::{FormAnswer, TokenForm},
-    text,
 };
 use url::form_urlencoded;
 
-/// Longest text of a server that people see.
-const MAX_TEXT: usize = 300;
-
-/// Error codes that stay the same when the request is repeated.
-const PERMANENT: &[&str] = &[
-    "invalid_request",
-    "invalid_client",
-    "invalid_grant",
-    "unauthorized_client",
-    "unsupported_grant_type",
-    "invalid_scope",
-];
+use self::error::shown;
+pub use self::error::{TokenError, TokenRefusal};
+use crate::scopes;
 
 /// A request to a token endpoint (RFC 6749).
 #[derive(Clone, Copy)]
@@ -67,6 +57,29 @@ pub enum Grant<'a> {
     Refresh(&'a Secret),
     /// The credentials of the client.
     Client,
+    /// A token of the caller (RFC 8693, section 2.1).
+    Exchange {
+        /// The token.
+        subject_token: &'a Secret,
+        /// Its type, such as `urn:ietf:params:oauth:token-type:access_token`.
+        subject_token_type: &'a str,
+        /// The service that the new token is for, by its name at the server.
+        audience: Option<&'a str>,
+    },
+    /// A token of the caller, at Microsoft Entra (its on-behalf-of flow; RFC 7523, section 2.1).
+    OnBehalfOf {
+        /// The token.
+        assertion: &'a Secret,
+    },
+}
+
+/// The kinds of tokens that can be revoked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenKind {
+    /// An access token.
+    Access,
+    /// A refresh token; most servers revoke its access tokens too.
+    Refresh,
 }
 
 /// A successful answer.
@@ -80,30 +93,9 @@ pub struct TokenAnswer {
     pub refresh_token: Option<Secret>,
     /// The ID token of OpenID Connect.
     pub id_token: Option<Secret>,
-}
-
-/// Why there is no token.
-#[derive(Clone, PartialEq, Eq)]
-pub enum TokenError {
-    /// The server refuses.
-    Refused(TokenRefusal),
-    /// The request cannot be sent, or the token cannot be used; the same the next time.
-    Unusable(&'static str),
-    /// The answer is not one of RFC 6749.
-    Malformed(&'static str),
-    /// There is no answer. The text is of this host.
-    Unreachable(String),
-}
-
-/// A refusal. Its texts are of the server: only the person who signs in may see them.
-#[derive(Clone, PartialEq, Eq)]
-pub struct TokenRefusal {
-    /// The HTTP status.
-    pub status: u16,
-    /// The code, such as `invalid_client`.
-    pub error: Option<String>,
-    /// The server's explanation.
-    pub description: Option<String>,
+    /// The granted scopes; `None` if the server does not list them, because they are the requested
+    /// ones.
+    pub scopes: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -113,6 +105,7 @@ struct Success {
     expires_in: Option<Value>,
     refresh_token: Option<String>,
     id_token: Option<String>,
+    scope: Option<Value>,
 }
 
 // === impl TokenRequest ===
@@ -135,6 +128,19 @@ impl TokenRequest<'_> {
             Grant::Client => {
                 form.append_pair("grant_type", "client_credentials");
             }
+            Grant::Exchange { subject_token, subject_token_type, audience } => {
+                form.append_pair("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange")
+                    .append_pair("subject_token", subject_token.expose())
+                    .append_pair("subject_token_type", subject_token_type);
+                if let Some(audience) = audience {
+                    form.append_pair("audience", audience);
+                }
+            }
+            Grant::OnBehalfOf { assertion } => {
+                form.append_pair("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer")
+                    .append_pair("assertion", assertion.expose())
+                    .append_pair("requested_token_use", "on_behalf_of");
+            }
         }
         if !self.scopes.is_empty() {
             form.append_pair("scope", &self.scopes.join(" "));
@@ -142,15 +148,34 @@ impl TokenRequest<'_> {
         if let Some(resource) = self.resource {
             form.append_pair("resource", resource);
         }
-        let authorization = match self.client.secret {
-            Some((secret, ClientAuth::Basic)) => Some(basic(self.client.id, secret)),
+        self.client.authenticate(form)
+    }
+}
+
+// === impl Client ===
+
+impl Client<'_> {
+    /// The request to revoke `token`, for the revocation endpoint (RFC 7009, section 2.1).
+    pub fn revocation(&self, token: &Secret, kind: TokenKind) -> TokenForm {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        let hint = match kind {
+            TokenKind::Access => "access_token",
+            TokenKind::Refresh => "refresh_token",
+        };
+        form.append_pair("token", token.expose()).append_pair("token_type_hint", hint);
+        self.authenticate(form)
+    }
+
+    fn authenticate(&self, mut form: form_urlencoded::Serializer<'_, String>) -> TokenForm {
+        let authorization = match self.secret {
+            Some((secret, ClientAuth::Basic)) => Some(basic(self.id, secret)),
             Some((secret, ClientAuth::Post)) => {
-                form.append_pair("client_id", self.client.id);
+                form.append_pair("client_id", self.id);
                 form.append_pair("client_secret", secret.expose());
                 None
             }
-            None => {
-                form.append_pair("client_id", self.client.id);
+            Some((_, ClientAuth::None)) | None => {
+                form.append_pair("client_id", self.id);
                 None
             }
         };
@@ -169,22 +194,23 @@ fn basic(id: &str, secret: &Secret) -> Secret {
 // === impl TokenAnswer ===
 
 impl TokenAnswer {
-    /// Reads the answer of a token endpoint.
+    /// Reads the answer of a token endpoint. A refusal can have the status of a success: GitHub and
+    /// Slack answer so.
     ///
     /// # Errors
     /// [`TokenError::Refused`] or [`TokenError::Malformed`].
     pub fn read(answer: &FormAnswer) -> Result<Self, TokenError> {
         let body = json::parse_strict(&answer.body).ok();
-        if !(200..300).contains(&answer.status) {
-            let said = |name: &str| {
-                let text = body.as_ref()?.get(name)?.as_str()?;
-                Some(shown(text))
-            };
-            return Err(TokenError::Refused(TokenRefusal {
-                status: answer.status,
-                error: said("error"),
-                description: said("error_description"),
-            }));
+        let said = |name: &str| {
+            let text = body.as_ref()?.get(name)?.as_str()?;
+            Some(shown(text))
+        };
+        let error = said("error");
+        let is_refused = error.as_ref().is_some_and(|error| !error.is_empty());
+        if is_refused || !(200..300).contains(&answer.status) {
+            let description = said("error_description");
+            let refusal = TokenRefusal { status: answer.status, error, description };
+            return Err(TokenError::Refused(refusal));
         }
         let success = body.and_then(|body| serde_json::from_value::<Success>(body).ok());
         let success = success.ok_or(TokenError::Malformed("without a valid token response"))?;
@@ -194,6 +220,9 @@ impl TokenAnswer {
             Value::String(text) => text.parse().ok(),
             _ => None,
         });
+        let scopes = success.scope.as_ref().and_then(Value::as_str);
+        // An empty list has no meaning in RFC 6749; GitHub sends it for tokens of its apps.
+        let scopes = scopes.filter(|text| !text.trim().is_empty()).map(scopes::read);
         let is_bearer = |kind: String| kind.eq_ignore_ascii_case("bearer");
         Ok(Self {
             access_token: success.access_token.map(Secret::new),
@@ -201,6 +230,7 @@ impl TokenAnswer {
             lifetime: seconds.and_then(|value| Duration::try_from_secs_f64(value.max(0.0)).ok()),
             refresh_token: success.refresh_token.filter(|token| !token.is_empty()).map(Secret::new),
             id_token: success.id_token.map(Secret::new),
+            scopes,
         })
     }
 
@@ -220,61 +250,9 @@ impl TokenAnswer {
     }
 }
 
-// === impl TokenError ===
-
-impl TokenError {
-    /// Whether the server will refuse the same request again.
-    pub fn is_permanent(&self) -> bool {
-        match self {
-            Self::Refused(refusal) => {
-                refusal.known().is_some() || matches!(refusal.status, 401 | 403)
-            }
-            Self::Unusable(_) => true,
-            Self::Malformed(_) | Self::Unreachable(_) => false,
-        }
-    }
-}
-
-impl fmt::Display for TokenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(refusal) => match (refusal.known(), refusal.status) {
-                (Some(code), _) => f.write_str(code),
-                (None, 401 | 403) => f.write_str("refused"),
-                (None, status) => write!(f, "the token endpoint answered with status {status}"),
-            },
-            Self::Unusable(problem) => f.write_str(problem),
-            Self::Malformed(what) => write!(f, "the token endpoint answered {what}"),
-            Self::Unreachable(problem) => write!(f, "the token endpoint: {problem}"),
-        }
-    }
-}
-
-impl fmt::Debug for TokenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TokenError({self})")
-    }
-}
-
-impl std::error::Error for TokenError {}
-
-// === impl TokenRefusal ===
-
-impl TokenRefusal {
-    fn known(&self) -> Option<&'static str> {
-        PERMANENT.iter().find(|known| self.error.as_deref() == Some(**known)).copied()
-    }
-}
-
-/// Bounds a text of a server, and removes invisible characters.
-fn shown(said: &str) -> String {
-    let end = said.floor_char_boundary(MAX_TEXT);
-    text::seen(said.get(..end).unwrap_or_default()).replace(['\n', '\r', '\t'], " ")
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{error::MAX_TEXT, *};
 
     fn secret(text: &str) -> Secret {
         Secret::new(text.to_owned())
@@ -323,6 +301,62 @@ mod tests {
     }
 
     #[test]
+    fn a_token_of_the_caller_is_exchanged() {
+        let (token, key) = (secret("t.&"), secret("s"));
+        let client = Client { id: "id", secret: Some((&key, ClientAuth::Post)) };
+        let sent = |grant, scopes| {
+            let form = TokenRequest { client, grant, scopes, resource: None }.form();
+            form.body.expose().to_owned()
+        };
+        let subject_token_type = "urn:ietf:params:oauth:token-type:access_token";
+        let exchange =
+            |audience| Grant::Exchange { subject_token: &token, subject_token_type, audience };
+        let expected = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange\
+             &subject_token=t.%26\
+             &subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aaccess_token\
+             &audience=api+1&client_id=id&client_secret=s";
+        assert_eq!(sent(exchange(Some("api 1")), &[]), expected);
+        assert_eq!(sent(exchange(None), &[]), expected.replace("&audience=api+1", ""));
+        assert_eq!(
+            sent(Grant::OnBehalfOf { assertion: &token }, &["a/.default".to_owned()]),
+            "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=t.%26\
+             &requested_token_use=on_behalf_of&scope=a%2F.default&client_id=id&client_secret=s"
+        );
+    }
+
+    #[test]
+    fn a_token_is_revoked_by_its_client() {
+        let (token, key) = (secret("t&"), secret("s"));
+        let public = Client { id: "id", secret: None };
+        let form = public.revocation(&token, TokenKind::Refresh);
+        assert_eq!(form.body.expose(), "token=t%26&token_type_hint=refresh_token&client_id=id");
+        let private = Client { id: "id", secret: Some((&key, ClientAuth::Basic)) };
+        let form = private.revocation(&token, TokenKind::Access);
+        assert_eq!(form.body.expose(), "token=t%26&token_type_hint=access_token");
+        assert_eq!(form.authorization.unwrap().expose(), basic("id", &key).expose());
+    }
+
+    #[test]
+    fn granted_scopes_are_listed_or_the_requested_ones() {
+        for (scope, scopes) in [
+            (r#""a b""#, Some(&["a", "b"][..])),
+            (r#""repo,gist""#, Some(&["repo", "gist"])),
+            (r#""""#, None),
+            (r#"" ""#, None),
+            ("null", None),
+            (r#"["a"]"#, None),
+        ] {
+            let granted = answer(200, &format!(r#"{{"access_token":"t","scope":{scope}}}"#));
+            assert_eq!(
+                granted.unwrap().scopes.as_deref(),
+                scopes
+                    .map(|list| { list.iter().map(|&scope| scope.to_owned()).collect::<Vec<_>>() })
+                    .as_deref()
+            );
+        }
+    }
+
+    #[test]
     fn answers_are_understood() {
         let full = answer(
             200,
@@ -336,7 +370,8 @@ mod tests {
         assert_eq!(full.id_token.as_ref().unwrap().expose(), "i");
         assert!(!format!("{full:?}").contains("\"a\""));
         for (body, lifetime) in [
-            (r#"{"access_token":"a"}"#, None),
+            (r#"{"access_token":"a","error":null}"#, None),
+            (r#"{"access_token":"a","error":""}"#, None),
             (r#"{"access_token":"a","expires_in":"60"}"#, Some(60)),
             (r#"{"access_token":"a","expires_in":-5}"#, Some(0)),
             (r#"{"access_token":"a","expires_in":1e300}"#, None),
@@ -362,6 +397,10 @@ mod tests {
             (401, "canary", true),
             (400, r#"{"error":"canary"}"#, false),
             (400, r#"{"error":"slow_down"}"#, false),
+            (200, r#"{"error":"bad_refresh_token","error_description":"canary"}"#, true),
+            (200, r#"{"ok":false,"error":"canary","access_token":"canary"}"#, false),
+            (500, r#"{"error":"invalid_grant"}"#, false),
+            (429, r#"{"error":"invalid_grant"}"#, false),
             (503, "canary", false),
         ] {
             let failed = answer(status, body).and_then(|response| response.bearer().cloned()).err();
