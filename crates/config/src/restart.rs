@@ -65,6 +65,8 @@ fn is_other_server(started: &ServerConfig, new: &ServerConfig) -> bool {
         listen,
         behind_proxy,
         tls: _,
+        // It is read when an address is made.
+        public_url: _,
         allowed_hosts,
         allowed_origins,
         max_body_bytes,

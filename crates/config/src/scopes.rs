@@ -61,6 +61,9 @@ route_scopes! {
     /// Change the configuration file, for all tenants. Its holder can start programs as the server
     /// does.
     ConfigWrite = "config:write", Host;
+    /// Connect the account of the tenant, and list and disconnect the accounts of its other
+    /// principals.
+    ConnectionsManage = "connections:manage", Tenant;
     /// Explain calls of other principals of the tenant.
     ExplainOthers = "explain:others", Tenant;
     /// Create and rotate keys of other principals, in addition to managing keys.

@@ -8,9 +8,10 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use url::Url;
 
 use super::{
-    resolver::Resolver,
+    resolver::{Resolver, is_loopback},
     units::{self as kind, Kind as _},
 };
 
@@ -27,6 +28,10 @@ pub struct ServerConfig {
     /// TLS without a proxy.
     #[schemars(extend("x-default" = "not set"))]
     pub tls: Option<TlsConfig>,
+    /// Address of this server for browsers, such as `https://tools.example.com`: for links in answers, and
+    /// for the [accounts](../guides/accounts.md) that people connect. `https`, or `http` on this machine.
+    #[schemars(extend("x-default" = "not set"))]
+    pub public_url: Option<String>,
     /// Accepted `Host` values in addition to loopback names.
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may send requests and read the answers (CORS), in addition to the
@@ -182,6 +187,7 @@ impl Default for ServerConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 8808)),
             behind_proxy: false,
             tls: None,
+            public_url: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             max_body_bytes: 1 << 20,
@@ -219,6 +225,18 @@ fn is_pem(path: &Path) -> bool {
     text.contains("-----BEGIN") || text.contains('\n')
 }
 
+/// The origin that `text` consists of, without a `/` at its end.
+fn origin(text: &str) -> Result<String, &'static str> {
+    let expected = "expected an address without a path, with https, or with http on this machine";
+    let url = Url::parse(text).map_err(|_| expected)?;
+    let is_safe = url.scheme() == "https" || (url.scheme() == "http" && is_loopback(&url));
+    let origin = url.origin().ascii_serialization();
+    match is_safe && url.as_str() == format!("{origin}/") {
+        true => Ok(origin),
+        false => Err(expected),
+    }
+}
+
 impl Resolver<'_> {
     pub(super) fn server(&mut self, mut server: ServerConfig) -> ServerConfig {
         let one = server.max_body_bytes;
@@ -229,6 +247,8 @@ impl Resolver<'_> {
         }
         server.max_body_total_bytes = server.max_body_total_bytes.max(one);
         server.tls = server.tls.take().map(|tls| self.tls(tls));
+        let public = server.public_url.take().map(|text| origin(&text));
+        server.public_url = public.and_then(|url| self.check("server.public_url", url));
         server
     }
 
@@ -288,8 +308,8 @@ const MAX_SESSION_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// The paths of the other surfaces. They are reserved even where a surface is off, so that enabling
 /// it moves no page.
 const TAKEN: &[&str] = &[
-    "/health", "/livez", "/mcp", "/metrics", "/otc", "/oxp", "/readyz", "/runs", "/schemas",
-    "/tools", "/v1",
+    "/connect", "/health", "/livez", "/mcp", "/metrics", "/otc", "/oxp", "/readyz", "/runs",
+    "/schemas", "/tools", "/v1",
 ];
 
 fn check_prefix(prefix: &str) -> Result<(), &'static str> {

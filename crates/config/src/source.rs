@@ -7,6 +7,7 @@ mod breaker;
 mod command;
 mod connector;
 mod mcp;
+mod oauth;
 mod pack;
 mod rule;
 mod sandbox;
@@ -59,7 +60,8 @@ pub(super) struct Source {
     id: SourceId,
     /// The kind.
     kind: SourceKind,
-    /// Tenants that the source exists for; `*` means all. One tenant for `mcp` with `credential`.
+    /// Tenants that the source exists for; `*` means all. One tenant for `mcp` with `credential`, and for
+    /// `oauth`.
     #[serde(default = "all_tenants")]
     #[schemars(extend("default" = ["*"]))]
     tenants: Tenants,
@@ -277,7 +279,13 @@ impl SourceConfig {
     pub fn native(id: SourceId) -> Self {
         let limits = SourceLimits::default();
         Self {
-            spec: SourceSpec { id, upstream: UpstreamSpec::Native, limits, credential: None },
+            spec: SourceSpec {
+                id,
+                upstream: UpstreamSpec::Native,
+                limits,
+                credential: None,
+                account: None,
+            },
             kind: UpstreamSpec::Native.kind(),
             tenants: Tenants::All,
             names: NameStyle::Prefixed,
@@ -304,7 +312,7 @@ impl Resolver<'_> {
         let resolved = match typed.form? {
             Form::Program(typed) => self.mcp_program(key, typed),
             Form::Server(typed) => self.mcp_server(key, typed, &tenants),
-            Form::Document(typed) => self.connector(key, typed),
+            Form::Document(typed) => self.connector(key, typed, &tenants),
             Form::Actions(typed) => self.pack(key, typed, PackOffer::Actions),
             Form::Nodes(typed) => self.pack(key, typed, PackOffer::Nodes),
             Form::Workflows(typed) => self.workflows(key, typed),
@@ -324,7 +332,13 @@ impl Resolver<'_> {
         let breaker = typed.breaker.unwrap_or(usual_breaker);
         self.breaker(key, breaker.as_ref());
         Some(SourceConfig {
-            spec: SourceSpec { id, upstream: upstream?, limits, credential: resolved.credential },
+            spec: SourceSpec {
+                id,
+                upstream: upstream?,
+                limits,
+                credential: resolved.credential,
+                account: resolved.account,
+            },
             kind,
             tenants,
             names,

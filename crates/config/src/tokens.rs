@@ -11,7 +11,7 @@ use toolcrib_core::{
     id::{PrincipalId, TenantId},
     scope::{Grant, ScopeSet},
 };
-use toolcrib_oauth::metadata::is_private_enough;
+use toolcrib_oauth::{metadata::is_private_enough, scopes};
 use url::Url;
 
 use super::{
@@ -309,8 +309,7 @@ impl SignInConfig {
 
 /// A token of RFC 6749: printable characters without blanks, quotes and backslashes.
 fn is_scope(text: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
-    !text.is_empty() && text.len() <= 256 && text.bytes().all(allowed)
+    text.len() <= 256 && scopes::is_scope(text)
 }
 
 fn is_short_text(text: &str) -> bool {

@@ -14,9 +14,9 @@ pub use self::{
 use crate::{
     arguments::Violation,
     clock::Timestamp,
-    credential::{CredentialProblem, CredentialRefusal, RefusalCause, ResolvedCredential},
+    credential::{CredentialProblem, CredentialRefusal, RefusalCause, ResolvedCredential, Secret},
     egress::EgressTrail,
-    id::{ApprovalId, CallId, CredentialName, RunId, ToolId},
+    id::{ApprovalId, CallId, RunId, SourceId, ToolId},
     scope::Scope,
 };
 
@@ -230,15 +230,16 @@ impl UpstreamError {
         Self { retry_after: Some(wait), ..self }
     }
 
-    /// Creates the error of a call that is not sent because its credential `name` is refused.
-    pub fn without_credential(name: &CredentialName, refusal: &CredentialRefusal) -> Self {
+    /// Creates the error of a call that is not sent because its credential is refused. `what` names
+    /// the credential for the operator.
+    pub fn without_credential(what: impl fmt::Display, refusal: &CredentialRefusal) -> Self {
         let (kind, detail) = match &refusal.cause {
             RefusalCause::Credential(problem) => {
                 (UpstreamErrorKind::Credential(*problem), problem.to_string())
             }
             RefusalCause::Unavailable(why) => (UpstreamErrorKind::Unavailable, why.clone()),
         };
-        Self::new(kind, format!("credential `{name}`: {detail}"))
+        Self::new(kind, format!("{what}: {detail}"))
     }
 }
 
@@ -332,6 +333,9 @@ pub enum CallError {
         /// When the same call can request approval again.
         until: Timestamp,
     },
+    /// The caller has to connect an account to the source first. The call did not run.
+    #[error("{0}")]
+    ConnectionRequired(Box<ConnectionRequired>),
     /// The record or the limiter failed; the call did not run.
     #[error("the call was refused because it could not be {0}; the tool did not run")]
     NotAccountable(&'static str),
@@ -362,6 +366,46 @@ pub struct PendingApproval {
     pub link: Option<String>,
 }
 
+/// A call whose caller has no usable account at the source. `Display` has no link.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error(
+    "{} `{source_id}`",
+    match (.of_tenant, .again) {
+        (false, false) => "connect your account first: this tool acts with your own account at",
+        (false, true) => "connect your account again: the service no longer accepts it at",
+        (true, false) => "an administrator has to connect the account of this tool's source,",
+        (true, true) => "an administrator has to connect the account again of this tool's source,",
+    }
+)]
+pub struct ConnectionRequired {
+    /// The tool.
+    pub tool: ToolId,
+    /// The source.
+    pub source_id: SourceId,
+    /// Whether the account is that of the tenant, which only an administrator connects.
+    pub of_tenant: bool,
+    /// Whether an account was connected, and the owner has to consent again.
+    pub again: bool,
+    /// The address at which the caller connects it. It is in no event and no log.
+    pub link: Option<Secret>,
+    /// Until when the link works.
+    pub expires_at: Timestamp,
+}
+
+impl ConnectionRequired {
+    /// The message for the caller, with the link.
+    pub fn words(&self) -> String {
+        match &self.link {
+            Some(link) => format!(
+                "{self}. Open {} in a browser before {}, then make the same call again",
+                link.expose(),
+                self.expires_at.format("%H:%M UTC")
+            ),
+            None => self.to_string(),
+        }
+    }
+}
+
 impl CallError {
     /// The stable code for events and error bodies.
     pub fn code(&self) -> &'static str {
@@ -372,6 +416,7 @@ impl CallError {
             Self::InvalidArguments(_) => "validation_error",
             Self::ApprovalRequired { .. } => "approval_required",
             Self::ApprovalRejected { .. } => "approval_rejected",
+            Self::ConnectionRequired(_) => "connection_required",
             Self::NotAccountable(_) => "unavailable",
             Self::Upstream(error) => error.kind.code(),
             Self::NeedsInput(question) => question.code(),
@@ -380,10 +425,13 @@ impl CallError {
         }
     }
 
-    /// The message for the caller: the error and, for a pending approval, the next step.
+    /// The message for the caller: the error and the next step. It can have a link that only the
+    /// caller may see: not for events and logs.
     pub fn words(&self) -> String {
-        let Self::ApprovalRequired { pending: Some(pending), .. } = self else {
-            return self.to_string();
+        let pending = match self {
+            Self::ApprovalRequired { pending: Some(pending), .. } => pending,
+            Self::ConnectionRequired(required) => return required.words(),
+            _ => return self.to_string(),
         };
         let link = pending.link.as_ref().map(|link| format!(" at {link}")).unwrap_or_default();
         format!(
@@ -404,6 +452,7 @@ impl CallError {
             | Self::Forbidden { .. }
             | Self::InvalidArguments(_)
             | Self::ApprovalRejected { .. }
+            | Self::ConnectionRequired(_)
             | Self::NeedsInput(_)
             | Self::Cancelled
             | Self::Internal => false,

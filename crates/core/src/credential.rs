@@ -7,6 +7,7 @@
 //!
 //! Invariant: a credential is sent only to the hosts of its audiences.
 
+mod account;
 mod audience;
 mod call;
 mod grant;
@@ -19,14 +20,16 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    account::{AccountOf, AccountSpec, PresetClient, PresetEndpoints, ResourceParameter},
     audience::{Audience, InvalidAudience},
     call::{
         AccessToken, CredentialNeed, CredentialRefusal, CredentialResolver, FoundCredential,
         NoCredentials, RefusalCause, ResolvedCredential, denied,
     },
     grant::{
-        AccountGrant, GrantPlace, GrantSecrets, GrantState, GrantStore, GrantTerms,
-        MAX_PENDING_AUTHORIZATIONS, PendingAuthorization, PendingTerms,
+        AccountGrant, ConnectLink, GrantPlace, GrantSecrets, GrantState, GrantStore, GrantTerms,
+        MAX_LINKS, MAX_PENDING_AUTHORIZATIONS, PendingAuthorization, PendingTerms,
+        RegisteredClient,
     },
     kind::{ClientAuth, CredentialKind, InvalidKind, OAuth2},
     store::{CredentialStore, CredentialStoreError, UnsealedCredential},
@@ -132,6 +135,13 @@ pub enum CredentialProblem {
     /// The authorization server refuses to issue tokens for it.
     #[error("the tool's authorization has expired and must be renewed; contact the operator")]
     AuthExpired,
+    /// The owner has connected no account to the source.
+    #[error("no account is connected to this tool's source")]
+    NotConnected,
+    /// The authorization server refuses the account's tokens, or they lack a scope. The owner has to
+    /// consent again.
+    #[error("the account that is connected to this tool's source must be connected again")]
+    NeedsConsent,
 }
 
 // === impl Secret ===
@@ -216,6 +226,7 @@ impl CredentialProblem {
             Self::NotFound => "credential_not_found",
             Self::OutOfAudience | Self::Expired | Self::Unreadable => "credential_forbidden",
             Self::AuthExpired => "connector_auth_expired",
+            Self::NotConnected | Self::NeedsConsent => "connection_required",
         }
     }
 }

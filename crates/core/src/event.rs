@@ -2,6 +2,7 @@
 //!
 //! Payloads are content-free by construction: no type here has a field for arguments or results.
 
+mod account;
 mod approval;
 mod filter;
 mod key;
@@ -22,6 +23,7 @@ use crate::{
 };
 
 pub use self::{
+    account::{AccountConnected, AccountDisconnected, AccountRefused},
     approval::{
         ApprovalGranted, ApprovalOverridden, ApprovalRejected, GateData, InterruptKind,
         InterruptRequested, QuorumProgress,
@@ -159,6 +161,12 @@ event_types! {
     SavedChanged = "saved.changed",
     /// A key was created or revoked. Durable before a new key works, and after a revocation.
     KeyChanged = "key.changed",
+    /// A principal connected an account to a source. Durable before calls use it.
+    AccountConnected = "account.connected",
+    /// An account was disconnected.
+    AccountDisconnected = "account.disconnected",
+    /// A service no longer accepts an account. Recorded once per grant and server.
+    AccountRefused = "account.refused",
 }
 
 /// Payload of `agent.toolCalled`.
@@ -399,6 +407,9 @@ impl EventBody {
             Self::SignInEnded(ended) => ended.by.as_ref().or(Some(&ended.principal)),
             Self::SavedChanged(changed) => Some(&changed.principal),
             Self::KeyChanged(changed) => Some(&changed.principal),
+            Self::AccountConnected(connected) => Some(&connected.principal),
+            Self::AccountDisconnected(disconnected) => Some(&disconnected.principal),
+            Self::AccountRefused(refused) => Some(&refused.principal),
             Self::ToolReturned(_)
             | Self::ToolPinDrifted(_)
             | Self::EgressDecided(_)
@@ -687,6 +698,7 @@ mod tests {
             "kind",
             "message",
             "missing",
+            "of",
             "outcome",
             "payload",
             "principal",

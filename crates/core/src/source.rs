@@ -1,15 +1,17 @@
 //! The trait for everything that offers tools, prompts or resources.
 
+mod accounts;
 pub mod command;
 pub mod connector;
 mod formed;
 pub mod mcp;
 mod not_offered;
 pub mod pack;
+mod spec;
 pub mod upstream;
 pub mod workflow;
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -19,7 +21,7 @@ use crate::{
     call::{Operation, Reply, UpstreamError},
     catalog::{Entry, Permit},
     clock::Timestamp,
-    credential::{CredentialNeed, CredentialRef, CredentialResolver, NoCredentials},
+    credential::{CredentialNeed, CredentialResolver, NoCredentials},
     descriptor::SourceKind,
     id::SourceId,
     limit::Rate,
@@ -27,10 +29,15 @@ use crate::{
 };
 
 pub use self::{
+    accounts::{
+        AccountConnector, AccountError, AuthorizationResponse, BegunAuthorization, ConnectRequest,
+        NoAccounts,
+    },
     command::StderrMode,
     formed::FormedOffer,
     mcp::StdioSpec,
     not_offered::{Amount, OmittedOffers},
+    spec::{SourceLimits, SourceSpec},
     upstream::{UnusableUpstream, UpstreamSpec},
     workflow::WorkflowSpec,
 };
@@ -112,6 +119,11 @@ pub trait SourceFactory: Send + Sync + 'static {
     fn credentials(&self) -> Arc<dyn CredentialResolver> {
         Arc::new(NoCredentials)
     }
+
+    /// Connects the accounts that its sources use.
+    fn accounts(&self) -> Arc<dyn AccountConnector> {
+        Arc::new(NoAccounts)
+    }
 }
 
 /// Receives the notifications of a source. Must not block.
@@ -128,49 +140,6 @@ pub struct InvalidSource {
     pub source_id: SourceId,
     /// The problem and how to fix it.
     pub problem: String,
-}
-
-/// The checked configuration of a source. The running form is a [`Source`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SourceSpec {
-    /// The configured id.
-    pub id: SourceId,
-    /// How the source reaches its upstream, by kind.
-    pub upstream: UpstreamSpec,
-    /// Limits on the upstream.
-    pub limits: SourceLimits,
-    /// The stored credential that its requests need.
-    pub credential: Option<CredentialRef>,
-}
-
-/// Limits on an upstream's use of this host's resources.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SourceLimits {
-    /// Timeout for connecting and for one whole discovery.
-    pub connect_timeout: Duration,
-    /// Pages of a tool list.
-    pub max_pages: usize,
-    /// Tools in a list.
-    pub max_tools: usize,
-    /// Bytes of a whole tool list.
-    pub max_list_bytes: usize,
-    /// Bytes of one message.
-    pub max_message_bytes: usize,
-    /// The most calls in flight; further ones wait within their own deadline.
-    pub max_concurrency: usize,
-}
-
-impl Default for SourceLimits {
-    fn default() -> Self {
-        Self {
-            connect_timeout: Duration::from_secs(30),
-            max_pages: 100,
-            max_tools: 5_000,
-            max_list_bytes: 16 << 20,
-            max_message_bytes: 16 << 20,
-            max_concurrency: 64,
-        }
-    }
 }
 
 /// The result of a discovery.

@@ -29,6 +29,7 @@ use crate::{
     background::{BackgroundTasks, Services},
     client_sessions::ClientSessions,
     clock::SystemClock,
+    connections::Connections,
     gateway::{Gateway, Inner},
     limits::{
         quota::Quotas,
@@ -49,7 +50,7 @@ use crate::{
 /// How long sources may take to list their tools before workflows resume without them.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// How often expired grants and authorizations are removed.
+/// How often expired grants, authorizations and links are removed.
 const GRANTS_SWEEP: Duration = Duration::from_secs(10 * 60);
 
 /// Builds a [`Gateway`].
@@ -272,6 +273,12 @@ impl GatewayBuilder {
             limits,
             quotas: Quotas::new(services.clone()),
             credentials: factory.credentials(),
+            connections: Connections::new(
+                services.clone(),
+                Arc::clone(&audit),
+                Arc::clone(&snapshots),
+                factory.accounts(),
+            ),
             interactions: Interactions::new(services.clone(), Arc::clone(&audit)),
             idempotency: Idempotency::new(services.clone()),
             runs: Arc::new(LiveRuns::default()),

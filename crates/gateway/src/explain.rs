@@ -79,7 +79,7 @@ pub enum Verdict {
     Depends,
     /// It would run after an approval.
     NeedsApproval,
-    /// It would be permitted, but its source is unavailable, or the credential for it.
+    /// It would be permitted, but its source is unavailable, or its credential or account.
     Unavailable,
     /// It would be denied; lists show the tool.
     Denied,
@@ -190,7 +190,8 @@ impl Gateway {
         disclosed.flatten().unwrap_or_else(|| unknown(who))
     }
 
-    /// The steps scope, policy, limits, credential, approval and source of an existing tool.
+    /// The steps scope, policy, connection, limits, credential, approval and source of an existing
+    /// tool.
     async fn gate_steps(
         &self,
         snapshot: &Snapshot,
@@ -203,6 +204,7 @@ impl Gateway {
         let mut steps = vec![steps::scope(who, entry)];
         let policies = snapshot.decider.policies.as_deref();
         steps.extend(policies.map(|policies| steps::policy(policies, who, entry, call, to)));
+        steps.extend(self.connection_step(snapshot, who, entry, to).await);
         steps.push(steps::rate(entry));
         let quotas = quota::quotas_of(&snapshot.gate, who, entry);
         if !quotas.is_empty() {
@@ -218,6 +220,20 @@ impl Gateway {
         let state = status.as_ref().map(|status| status.state);
         steps.push(steps::source(entry, state, breaker.as_ref()));
         steps
+    }
+
+    /// Whether the account of a call by `who` is connected, if the source uses accounts.
+    async fn connection_step(
+        &self,
+        snapshot: &Snapshot,
+        who: &Principal,
+        entry: &Entry,
+        to: ExplanationReader,
+    ) -> Option<Step> {
+        let need = snapshot.sources.get(&entry.source)?.credential_for(entry);
+        let CredentialNeed::Account { source, account, .. } = &need else { return None };
+        let found = self.inner.pipeline.credentials.find(&need, &who.tenant, &who.id).await;
+        Some(steps::connection(source, account, &found, to))
     }
 
     /// The credential of a call by `who`, if the source of the tool requires one.
@@ -325,7 +341,7 @@ fn explained(who: &Principal, entry: &Entry, steps: Vec<Step>) -> Explanation {
         steps.iter().any(|step| step.step == name && step.result == StepResult::Stop)
     };
     let any = |result: StepResult| steps.iter().any(|step| step.result == result);
-    use StepName::{Credential, Pin, Policy, Quota, Rate, Scope, Source, Tenant};
+    use StepName::{Connection, Credential, Pin, Policy, Quota, Rate, Scope, Source, Tenant};
     let denied = steps.iter().find(|step| step.step == Policy && step.result == StepResult::Stop);
     let by_arguments = denied.is_some_and(steps::is_by_arguments);
     let outcome =
@@ -333,7 +349,7 @@ fn explained(who: &Principal, entry: &Entry, steps: Vec<Step>) -> Explanation {
             Verdict::Hidden
         } else if by_arguments || [Rate, Quota].into_iter().any(stopped) {
             Verdict::Denied
-        } else if [Credential, Source].into_iter().any(stopped) {
+        } else if [Connection, Credential, Source].into_iter().any(stopped) {
             Verdict::Unavailable
         } else if any(StepResult::Depends) {
             Verdict::Depends

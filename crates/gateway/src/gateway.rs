@@ -3,10 +3,12 @@
 use std::sync::{Arc, OnceLock, Weak, atomic::AtomicBool};
 
 use bytes::Bytes;
+use tokio::sync::broadcast;
 use toolcrib_config::{Config, RecordConfig, edit::ConfigFile};
 use toolcrib_core::{
     catalog::{Body, Entry, ListFormat},
     clock::Clock,
+    credential::GrantPlace,
     descriptor::SourceKind,
     principal::Principal,
 };
@@ -178,6 +180,11 @@ impl Gateway {
     /// The counts of calls under quotas.
     pub fn quotas(&self) -> &Quotas {
         &self.inner.pipeline.quotas
+    }
+
+    /// Receives the places of accounts that are connected at this server from now on.
+    pub fn connected_accounts(&self) -> broadcast::Receiver<GrantPlace> {
+        self.inner.pipeline.connections.news()
     }
 
     /// The runs of workflows.

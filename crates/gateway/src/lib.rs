@@ -8,6 +8,7 @@
 //! * `supply` keeps the catalog current and publishes a [`Snapshot`] after each change; `assembly` makes
 //!   the entries of one source.
 //! * [`approvals`] is the step that requires a human decision, and the responses of approvers.
+//! * [`connections`] are the accounts that people connect to sources.
 //! * [`audit`] appends events, and signs, anchors, forwards and prunes the record; [`export`] writes
 //!   it in other formats.
 //! * `workflow_definition` reads workflows and offers them; `workflow` runs them, whose steps pass the
@@ -33,6 +34,7 @@ mod breaker;
 mod builder;
 pub mod client_sessions;
 pub mod clock;
+pub mod connections;
 mod editing;
 pub mod explain;
 pub mod export;

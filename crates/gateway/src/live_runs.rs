@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
-    call::{CallError, Outcome},
+    call::{CallError, ConnectionRequired, Outcome},
     id::{CallId, EventId, RunId, TenantId},
 };
 
@@ -50,10 +50,12 @@ pub(crate) struct Steps {
 }
 
 /// The state of the call of a workflow after its task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum CallEnd {
     /// It has finished.
     Ended,
+    /// It has failed because its caller must connect an account. The link is for the caller alone.
+    NeedsConnection(Box<ConnectionRequired>),
     /// Another process continues its run, and records its result.
     Continues,
 }

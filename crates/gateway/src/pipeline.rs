@@ -4,6 +4,7 @@
 
 mod approval;
 mod call;
+mod connection;
 mod credential;
 mod dispatch;
 pub mod idempotency;
@@ -28,6 +29,7 @@ use crate::{
     approvals::Approvals,
     audit::Audit,
     background::Services,
+    connections::Connections,
     limits::{quota::Quotas, rate_limit::RateLimits},
     live_runs::LiveRuns,
 };
@@ -40,6 +42,7 @@ pub(crate) struct Pipeline {
     pub(crate) limits: Arc<RateLimits>,
     pub(crate) quotas: Arc<Quotas>,
     pub(crate) credentials: Arc<dyn CredentialResolver>,
+    pub(crate) connections: Connections,
     pub(crate) interactions: Arc<Interactions>,
     pub(crate) idempotency: Arc<Idempotency>,
     /// The workflow calls of this process.

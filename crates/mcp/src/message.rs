@@ -201,6 +201,12 @@ pub fn tools_changed() -> Vec<u8> {
     encode(&json!({ "jsonrpc": "2.0", "method": method::TOOLS_CHANGED }))
 }
 
+/// Encodes a notification that the elicitation `id` of mode `url` is complete.
+pub fn elicited(id: &str) -> Vec<u8> {
+    let params = json!({ "elicitationId": id });
+    encode(&json!({ "jsonrpc": "2.0", "method": method::ELICITED, "params": params }))
+}
+
 fn encode(message: &impl Serialize) -> Vec<u8> {
     // Our own messages always serialise: their keys are strings and their numbers finite.
     serde_json::to_vec(message).unwrap_or_default()
@@ -242,6 +248,10 @@ mod tests {
                 r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":"the caller went away"}}"#,
             ),
             (tools_changed(), r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#),
+            (
+                elicited("a"),
+                r#"{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"a"}}"#,
+            ),
         ] {
             assert_eq!(text(message), expected);
         }

@@ -23,6 +23,8 @@ pub const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
 pub const PROGRESS: &str = "notifications/progress";
 /// Cancels a request whose answer is not needed any more.
 pub const CANCELLED: &str = "notifications/cancelled";
+/// Announces that what a URL was opened for is done; of the handshake revisions alone.
+pub const ELICITED: &str = "notifications/elicitation/complete";
 /// Requests input from the person at the client.
 pub const ELICIT: &str = "elicitation/create";
 

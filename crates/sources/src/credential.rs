@@ -1,7 +1,8 @@
 //! Credentials for outgoing requests: finds them, and attaches them to requests.
 //!
 //! [`Credentials`] is the resolver of the gate: it finds the credential of a call and obtains its
-//! access token, before the call reaches its source. The source attaches it by
+//! access token, before the call reaches its source. A credential is either one that the operator
+//! stored, or the account that its owner has connected (`grant`). The source attaches it by
 //! [`SourceCredential::attach`], and applies the returned [`Echoes`] to the response. A connection
 //! that callers share finds its own credential by [`SourceCredential::connect`]. `egress` checks at
 //! each destination, redirects included, whether the [`SendableCredential`] may be sent there.
@@ -13,6 +14,8 @@
 //! Invariant: the values of a credential appear in no error, log, event or response; values that an
 //! upstream echoes are replaced.
 
+mod denial;
+mod grant;
 mod oauth;
 mod refusal;
 mod sendable;
@@ -22,25 +25,32 @@ use std::{collections::VecDeque, sync::Arc};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use tokio::sync::broadcast;
 use toolcrib_core::{
-    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
-    clock::Clock,
+    call::{Invocation, Outcome, UpstreamError},
     credential::{
-        CredentialNeed, CredentialProblem, CredentialRef, CredentialRefusal, CredentialResolver,
-        CredentialScope, CredentialStore, FoundCredential, Owner, ResolvedCredential,
-        UnsealedCredential,
+        AccountSpec, CredentialNeed, CredentialProblem, CredentialRef, CredentialRefusal,
+        CredentialResolver, CredentialScope, CredentialStore, FoundCredential, GrantPlace, Owner,
+        RefusalCause, ResolvedCredential, UnsealedCredential,
     },
     egress::EgressTrail,
-    id::{PrincipalId, TenantId},
+    id::{CredentialId, PrincipalId, SourceId, TenantId},
     redact::Echoes,
 };
 use url::Url;
 
-pub(crate) use self::sendable::SendableCredential;
 #[cfg(test)]
 pub(crate) use self::sendable::tests::sendable;
-use self::{oauth::Tokens, refusal::Refusal};
-use crate::egress::{Network, OutgoingRequest};
+pub(crate) use self::{denial::TokenDenial, sendable::SendableCredential};
+use self::{
+    grant::{AccountQuery, Grants},
+    oauth::Tokens,
+    refusal::Refusal,
+};
+use crate::{
+    account::Hub,
+    egress::{Answer, Egress, OutgoingRequest},
+};
 
 /// Number of recently sent credentials whose values are still removed from upstream output.
 const RECENT: usize = 16;
@@ -48,15 +58,24 @@ const RECENT: usize = 16;
 /// Finds credentials, and obtains access tokens for those of an OAuth kind.
 pub(crate) struct Credentials {
     store: Option<Arc<dyn CredentialStore>>,
-    clock: Arc<dyn Clock>,
+    hub: Arc<Hub>,
     tokens: Tokens,
+    grants: Grants,
 }
 
 /// The credential that a source names.
 pub(crate) struct SourceCredential {
     credentials: Arc<Credentials>,
-    reference: CredentialRef,
+    named: Named,
     recent: Mutex<RecentCredentials>,
+}
+
+/// What a source sends.
+enum Named {
+    /// A credential that the operator stored.
+    Stored(CredentialRef),
+    /// The accounts of the callers of this source.
+    Account(SourceId, Arc<AccountSpec>),
 }
 
 /// The credentials that a source has sent recently, the last one first.
@@ -76,13 +95,14 @@ struct CredentialQuery<'a> {
 // === impl Credentials ===
 
 impl Credentials {
-    pub(crate) fn new(
-        store: Option<Arc<dyn CredentialStore>>,
-        clock: Arc<dyn Clock>,
-        network: Arc<Network>,
-    ) -> Self {
-        let tokens = Tokens::new(Arc::clone(&clock), network);
-        Self { store, clock, tokens }
+    pub(crate) fn new(store: Option<Arc<dyn CredentialStore>>, hub: Arc<Hub>) -> Self {
+        let tokens = Tokens::new(Arc::clone(&hub.clock), Arc::clone(&hub.network));
+        Self { store, tokens, grants: Grants::new(Arc::clone(&hub)), hub }
+    }
+
+    /// The store of stored credentials.
+    pub(crate) fn store(&self) -> Option<Arc<dyn CredentialStore>> {
+        self.store.clone()
     }
 
     /// Finds credential `reference` at the first of `owners` that has it. It may be sent to `url`.
@@ -107,7 +127,7 @@ impl Credentials {
         if !sendable::may_go(credential, url) {
             return refused(CredentialProblem::OutOfAudience);
         }
-        if credential.has_expired(self.clock.now()) {
+        if credential.has_expired(self.hub.clock.now()) {
             return refused(CredentialProblem::Expired);
         }
         Ok(found)
@@ -151,6 +171,11 @@ impl CredentialResolver for Credentials {
         tenant: &TenantId,
         principal: &PrincipalId,
     ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
+        if let Some(query) = AccountQuery::new(need, tenant, principal)? {
+            let ready = self.grants.prepare(&query).await;
+            let ready = ready.map_err(|refusal| refusal.at(Some(&query.url)))?;
+            return Ok(Some(Arc::new(ready)));
+        }
         let Some(query) = CredentialQuery::new(need, tenant, principal)? else { return Ok(None) };
         let CredentialQuery { reference, owners, url } = query;
         let ready = self.prepare(reference, &owners, &url).await;
@@ -163,6 +188,11 @@ impl CredentialResolver for Credentials {
         tenant: &TenantId,
         principal: &PrincipalId,
     ) -> Result<Option<FoundCredential>, CredentialRefusal> {
+        if let Some(query) = AccountQuery::new(need, tenant, principal)? {
+            let found = self.grants.find(&query).await;
+            let found = found.map_err(|refusal| refusal.at(Some(&query.url)))?;
+            return Ok(Some(FoundCredential { id: found.id, owner: found.place.owner }));
+        }
         let Some(query) = CredentialQuery::new(need, tenant, principal)? else { return Ok(None) };
         let CredentialQuery { reference, owners, url } = query;
         let stored = self.load(reference, &owners, &url).await;
@@ -184,23 +214,156 @@ impl<'a> CredentialQuery<'a> {
         principal: &PrincipalId,
     ) -> Result<Option<Self>, CredentialRefusal> {
         let CredentialNeed::Stored { reference, destination } = need else { return Ok(None) };
-        let url = Url::parse(destination);
-        let url = url.map_err(|_| Refusal::of(CredentialProblem::OutOfAudience, None).at(None))?;
+        let url = address(destination)?;
         Ok(Some(Self { reference, owners: reference.owners(tenant, principal), url }))
     }
+}
+
+// === impl AccountQuery ===
+
+impl AccountQuery {
+    fn new(
+        need: &CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+    ) -> Result<Option<Self>, CredentialRefusal> {
+        let CredentialNeed::Account { source, account, destination } = need else {
+            return Ok(None);
+        };
+        let url = address(destination)?;
+        if account.tenant != *tenant {
+            // The accounts of a source are those of one tenant.
+            return Err(Refusal::of(CredentialProblem::NotConnected, None).at(Some(&url)));
+        }
+        let place = GrantPlace { owner: account.owner(tenant, principal), source: source.clone() };
+        Ok(Some(Self { place, account: Arc::clone(account), url }))
+    }
+}
+
+fn address(destination: &str) -> Result<Url, CredentialRefusal> {
+    let url = Url::parse(destination);
+    url.map_err(|_| Refusal::of(CredentialProblem::OutOfAudience, None).at(None))
 }
 
 // === impl SourceCredential ===
 
 impl SourceCredential {
-    pub(crate) fn new(credentials: Arc<Credentials>, reference: CredentialRef) -> Self {
-        Self { credentials, reference, recent: Mutex::default() }
+    pub(crate) fn stored(credentials: Arc<Credentials>, reference: CredentialRef) -> Self {
+        Self { credentials, named: Named::Stored(reference), recent: Mutex::default() }
+    }
+
+    pub(crate) fn of_accounts(
+        credentials: Arc<Credentials>,
+        source: SourceId,
+        account: Arc<AccountSpec>,
+    ) -> Self {
+        Self { credentials, named: Named::Account(source, account), recent: Mutex::default() }
     }
 
     /// The need of a call to `destination`.
     pub(crate) fn need(&self, destination: &Url) -> CredentialNeed {
         let destination = destination.as_str().to_owned();
-        CredentialNeed::Stored { reference: self.reference.clone(), destination }
+        match &self.named {
+            Named::Stored(reference) => {
+                CredentialNeed::Stored { reference: reference.clone(), destination }
+            }
+            Named::Account(source, account) => CredentialNeed::Account {
+                source: source.clone(),
+                account: Arc::clone(account),
+                destination,
+            },
+        }
+    }
+
+    /// Whether calls are sent with accounts.
+    pub(crate) fn is_account(&self) -> bool {
+        matches!(self.named, Named::Account(..))
+    }
+
+    /// The grants that are removed from now on.
+    pub(crate) fn removals(&self) -> broadcast::Receiver<CredentialId> {
+        self.credentials.hub.removals()
+    }
+
+    /// Sends the request of `call` with its credential, if the source names one, and returns the
+    /// filter for the response. A request whose account's token was rejected is sent once more with
+    /// a new token, because the service has not run it.
+    pub(crate) async fn send(
+        credential: Option<&Arc<Self>>,
+        egress: &Egress,
+        mut request: OutgoingRequest,
+        call: &Invocation,
+    ) -> Result<(Echoes, Result<Answer, UpstreamError>), UpstreamError> {
+        let echoes = Self::attach(credential, &mut request, call)?;
+        let Some(credential) = credential.filter(|credential| credential.is_account()) else {
+            let answer = egress.send(request, &call.egress).await;
+            return Ok((echoes, answer.map_err(UpstreamError::from)));
+        };
+        let mut resolved = call.credential.clone();
+        let mut again = true;
+        loop {
+            let answer = egress.send(request.clone(), &call.egress).await;
+            let answer = answer.map_err(UpstreamError::from);
+            let denial = answer.as_ref().ok().filter(|answer| !answer.is_redirected());
+            let denial =
+                denial.and_then(|answer| TokenDenial::read(answer.status(), answer.headers()));
+            if let (Some(denial), Some(sent)) = (denial, &resolved)
+                && let Some(renewed) = credential.after(&denial, sent, &request.url).await?
+                && std::mem::take(&mut again)
+            {
+                request.credential = Some(credential.present(Some(&renewed))?);
+                resolved = Some(renewed);
+                continue;
+            }
+            return Ok((credential.echoes(), answer));
+        }
+    }
+
+    /// What follows when the service at `url` has not run a call because of its account's token:
+    /// the credential for a second request, or `None` if the answer stands.
+    ///
+    /// # Errors
+    /// The person has to consent again, or the token cannot be renewed now.
+    pub(crate) async fn after(
+        &self,
+        denial: &TokenDenial,
+        sent: &ResolvedCredential,
+        url: &Url,
+    ) -> Result<Option<Arc<ResolvedCredential>>, UpstreamError> {
+        let Named::Account(source, account) = &self.named else { return Ok(None) };
+        let place = GrantPlace { owner: sent.credential.owner.clone(), source: source.clone() };
+        let query = AccountQuery { place, account: Arc::clone(account), url: url.clone() };
+        let (grants, id) = (&self.credentials.grants, &sent.credential.id);
+        let failed = |refusal: Refusal| self.unusable(&refusal.at(Some(url)));
+        match denial {
+            TokenDenial::Rejected => {
+                let renewed = grants.prepare(&query).await.map_err(failed)?;
+                // An account that was connected meanwhile is for later calls.
+                Ok(Some(Arc::new(renewed)).filter(|renewed| renewed.credential.id == *id))
+            }
+            TokenDenial::MissingScopes(asked) => {
+                match grants.needs_scopes(&query, id, asked).await.map_err(failed)? {
+                    true => {
+                        let problem = CredentialProblem::NeedsConsent;
+                        Err(self.unusable(&Refusal::of(problem, Some(id.clone())).at(Some(url))))
+                    }
+                    false => Ok(None),
+                }
+            }
+        }
+    }
+
+    /// The error of a request without its credential.
+    fn unusable(&self, refusal: &CredentialRefusal) -> UpstreamError {
+        match &self.named {
+            Named::Stored(reference) => {
+                let what = format_args!("credential `{}`", reference.name);
+                UpstreamError::without_credential(what, refusal)
+            }
+            Named::Account(source, _) => {
+                UpstreamError::without_credential(format_args!("account at `{source}`"), refusal)
+            }
+        }
     }
 
     /// Attaches the credential of `call` to its request, if the source names one, and returns the
@@ -221,12 +384,17 @@ impl SourceCredential {
         resolved: Option<&ResolvedCredential>,
     ) -> Result<Arc<SendableCredential>, UpstreamError> {
         let refused = |problem| {
-            let detail = format!("credential `{}`: {problem}", self.reference.name);
-            UpstreamError::new(UpstreamErrorKind::Credential(problem), detail)
+            let cause = RefusalCause::Credential(problem);
+            let destination = String::new();
+            self.unusable(&CredentialRefusal { cause, id: None, destination })
         };
-        let resolved = resolved.ok_or_else(|| refused(CredentialProblem::NotFound))?;
+        let missing = match &self.named {
+            Named::Stored(_) => CredentialProblem::NotFound,
+            Named::Account(..) => CredentialProblem::NotConnected,
+        };
+        let resolved = resolved.ok_or_else(|| refused(missing))?;
         // The call may have waited for its turn at the source.
-        if resolved.credential.has_expired(self.credentials.clock.now()) {
+        if resolved.credential.has_expired(self.credentials.hub.clock.now()) {
             return Err(refused(CredentialProblem::Expired));
         }
         let sendable = Arc::new(SendableCredential::new(resolved).map_err(refused)?);
@@ -241,26 +409,55 @@ impl SourceCredential {
         request: &mut OutgoingRequest,
         trail: &EgressTrail,
     ) -> Result<(), UpstreamError> {
-        let owners: Vec<_> = match &self.reference.scope {
-            CredentialScope::Tenant(tenant) => vec![Owner::tenant(tenant.clone())],
-            // The credential of a single caller is never used for a shared connection.
-            CredentialScope::Caller => Vec::new(),
-        };
         let url = &request.url;
-        let resolved = self.credentials.prepare(&self.reference, &owners, url).await;
+        let resolved = match &self.named {
+            Named::Stored(reference) => {
+                let owners: Vec<_> = match &reference.scope {
+                    CredentialScope::Tenant(tenant) => vec![Owner::tenant(tenant.clone())],
+                    // The credential of a single caller is never used for a shared connection.
+                    CredentialScope::Caller => Vec::new(),
+                };
+                self.credentials.prepare(reference, &owners, url).await
+            }
+            // Nor is the account of a single caller.
+            Named::Account(source, account) => {
+                let (owner, source) = (account.tenant_owner(), source.clone());
+                let place = GrantPlace { owner, source };
+                let query = AccountQuery { place, account: Arc::clone(account), url: url.clone() };
+                self.credentials.grants.prepare(&query).await
+            }
+        };
         let resolved = resolved.map_err(|refusal| {
             let refusal = refusal.at(Some(url));
             refusal.decided().into_iter().for_each(|denied| trail.note(denied));
-            UpstreamError::without_credential(&self.reference.name, &refusal)
+            self.not_connected(&refusal)
         })?;
         request.credential = Some(self.present(Some(&resolved))?);
         Ok(())
+    }
+
+    /// The error of a shared connection without its credential.
+    fn not_connected(&self, refusal: &CredentialRefusal) -> UpstreamError {
+        let mut error = self.unusable(refusal);
+        if let Named::Account(source, account) = &self.named
+            && let RefusalCause::Credential(
+                CredentialProblem::NotConnected | CredentialProblem::NeedsConsent,
+            ) = refusal.cause
+        {
+            error.detail = format!(
+                "the tenant `{}` has no working account there, with which the tools are listed; an \
+                 administrator connects it: toolcrib connections connect {source} --tenant",
+                account.tenant,
+            );
+        }
+        error
     }
 
     /// Waits until no token request is in flight. A source calls this when it closes; otherwise a
     /// new refresh token could be lost when the process exits.
     pub(crate) async fn wait_for_requests(&self) {
         self.credentials.tokens.wait_for_requests().await;
+        self.credentials.grants.wait_for_renewals().await;
     }
 
     /// Returns the echo filter for the credentials sent recently, for any caller: an upstream can

@@ -93,6 +93,8 @@ pub(crate) struct Egress {
 pub(crate) struct Answer {
     response: Response<Incoming>,
     content: Content,
+    /// Whether a redirect led to it.
+    is_redirected: bool,
     /// Reservation for the body bytes kept in memory.
     kept: Reservation,
 }
@@ -163,7 +165,9 @@ impl Egress {
         let mut sent = false;
         loop {
             let answer = self.hop(&mut request, trail, sent).await;
-            let answer = if sent { answer.map_err(EgressError::after_redirect)? } else { answer? };
+            let mut answer =
+                if sent { answer.map_err(EgressError::after_redirect)? } else { answer? };
+            answer.is_redirected = sent;
             if request.hops == 0 {
                 return Ok(answer);
             }
@@ -249,7 +253,8 @@ impl Egress {
                     return Err(EgressError::Broken("the server switched protocols".to_owned()));
                 }
                 let content = Content::of(answer.headers());
-                Ok(Answer { response: answer, content, kept: self.reading.reservation() })
+                let kept = self.reading.reservation();
+                Ok(Answer { response: answer, content, is_redirected: false, kept })
             }
         }
     }
@@ -322,6 +327,11 @@ impl Answer {
 
     pub(crate) fn headers(&self) -> &HeaderMap {
         self.response.headers()
+    }
+
+    /// Whether a redirect led to it: the first request may have had its effect.
+    pub(crate) fn is_redirected(&self) -> bool {
+        self.is_redirected
     }
 
     /// Returns the media type in lower case, without parameters.

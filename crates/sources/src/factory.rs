@@ -4,15 +4,16 @@ use std::{path::PathBuf, sync::Arc};
 
 use toolcrib_core::{
     clock::Clock,
-    credential::{CredentialResolver, CredentialStore},
+    credential::{CredentialResolver, CredentialStore, GrantStore},
     source::{
-        InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, StdioSpec, UpstreamSpec,
-        pack::PackGrant,
+        AccountConnector, InvalidSource, Source, SourceFactory, SourceListener, SourceSpec,
+        StdioSpec, UpstreamSpec, pack::PackGrant,
     },
 };
 use toolcrib_tasks::Tasks;
 
 use crate::{
+    account::{Connector, Hub},
     context::SourceContext,
     credential::{Credentials, SourceCredential},
     egress::{Endpoint, Guard, Network, SystemResolver},
@@ -35,6 +36,8 @@ pub struct Factory {
     /// Resolves the credentials that sources name. Tokens are shared by all sources and outlive
     /// them.
     credentials: Arc<Credentials>,
+    /// The store of connected accounts, and what the sources share about them.
+    hub: Arc<Hub>,
     network: Arc<Network>,
     launcher: Option<Launcher>,
     /// The installed packs.
@@ -51,17 +54,26 @@ impl Factory {
     /// Creates a factory whose sources read the time from `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let network = Network::new(Arc::new(SystemResolver));
-        let credentials = Credentials::new(None, Arc::clone(&clock), Arc::clone(&network));
-        let credentials = Arc::new(credentials);
-        Self { clock, credentials, network, launcher: None, packs: None, tasks: Tasks::new() }
+        let hub = Hub::new(Arc::clone(&network), Arc::clone(&clock), None);
+        let credentials = Arc::new(Credentials::new(None, Arc::clone(&hub)));
+        Self { clock, credentials, hub, network, launcher: None, packs: None, tasks: Tasks::new() }
     }
 
     /// Sets the store in which sources find their credentials. Without a store, a source that names
     /// a credential cannot send requests.
     #[must_use]
     pub fn with_credentials(self, store: Arc<dyn CredentialStore>) -> Self {
-        let (clock, network) = (Arc::clone(&self.clock), Arc::clone(&self.network));
-        Self { credentials: Arc::new(Credentials::new(Some(store), clock, network)), ..self }
+        let credentials = Credentials::new(Some(store), Arc::clone(&self.hub));
+        Self { credentials: Arc::new(credentials), ..self }
+    }
+
+    /// Sets the store of connected accounts. Without a store, a source with accounts cannot send
+    /// requests.
+    #[must_use]
+    pub fn with_grants(self, store: Arc<dyn GrantStore>) -> Self {
+        let hub = Hub::new(Arc::clone(&self.network), Arc::clone(&self.clock), Some(store));
+        let credentials = Credentials::new(self.credentials.store(), Arc::clone(&hub));
+        Self { credentials: Arc::new(credentials), hub, ..self }
     }
 
     /// Returns the fetcher for the key sets of token issuers, over the same network.
@@ -89,8 +101,15 @@ impl Factory {
     }
 
     fn credential(&self, spec: &SourceSpec) -> Option<Arc<SourceCredential>> {
-        let reference = spec.credential.clone()?;
-        Some(Arc::new(SourceCredential::new(Arc::clone(&self.credentials), reference)))
+        let credentials = Arc::clone(&self.credentials);
+        let credential = match (&spec.account, &spec.credential) {
+            (Some(account), _) => {
+                SourceCredential::of_accounts(credentials, spec.id.clone(), Arc::clone(account))
+            }
+            (None, Some(reference)) => SourceCredential::stored(credentials, reference.clone()),
+            (None, None) => return None,
+        };
+        Some(Arc::new(credential))
     }
 
     /// Checks `spec`, and prepares the start of its source.
@@ -180,6 +199,10 @@ impl SourceFactory for Factory {
         Arc::clone(&self.credentials) as _
     }
 
+    fn accounts(&self) -> Arc<dyn AccountConnector> {
+        Arc::new(Connector::new(Arc::clone(&self.hub)))
+    }
+
     fn build(
         &self,
         spec: &SourceSpec,
@@ -197,6 +220,7 @@ impl SourceFactory for Factory {
             tasks: self.tasks.clone(),
         };
         let start = self.plan(spec).map_err(invalid)?;
+        self.hub.serve(spec);
         Ok(start(context))
     }
 }

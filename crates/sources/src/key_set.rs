@@ -25,7 +25,8 @@ pub struct KeySets(pub(crate) Arc<Network>);
 #[async_trait]
 impl KeySetSource for KeySets {
     async fn fetch(&self, wanted: DocumentRequest<'_>) -> Result<Vec<u8>, FetchError> {
-        let sent = send(&self.0, &wanted, None, PATIENCE, MAX_DOCUMENT).await;
+        let guard = guard(&wanted).map_err(FetchError::Failed)?;
+        let sent = send(&self.0, guard, wanted.url, Content::None, PATIENCE, MAX_DOCUMENT).await;
         match sent.map_err(FetchError::Failed)? {
             FormAnswer { status: 200, body } => Ok(body),
             FormAnswer { status, .. }
@@ -47,6 +48,15 @@ impl KeySetSource for KeySets {
     }
 }
 
+/// The body of a request.
+#[derive(Clone, Copy)]
+pub(crate) enum Content<'a> {
+    /// None: the request is a GET.
+    None,
+    Form(&'a TokenForm),
+    Json(&'a [u8]),
+}
+
 /// Sends `form` to a token endpoint, and reads its answer within `patience`. The text of an error
 /// has no data of the request.
 pub(crate) async fn send_form(
@@ -55,32 +65,45 @@ pub(crate) async fn send_form(
     form: &TokenForm,
     patience: Duration,
 ) -> Result<FormAnswer, String> {
-    send(network, to, Some(form), patience, MAX_TOKEN_ANSWER).await
+    send(network, guard(to)?, to.url, Content::Form(form), patience, MAX_TOKEN_ANSWER).await
 }
 
-async fn send(
+fn guard(to: &DocumentRequest<'_>) -> Result<Guard, String> {
+    let named = parse_url("the configured address", to.named)?;
+    Ok(Guard::new(to.allow.clone(), Some(&named)))
+}
+
+/// Sends one request within `guard`, and reads its answer of at most `max` bytes within `patience`.
+/// The text of an error has no data of the request.
+pub(crate) async fn send(
     network: &Network,
-    to: &DocumentRequest<'_>,
-    form: Option<&TokenForm>,
+    guard: Guard,
+    url: &str,
+    content: Content<'_>,
     patience: Duration,
     max: usize,
 ) -> Result<FormAnswer, String> {
-    let url = parse_url("the address", to.url)?;
-    let named = parse_url("the configured address", to.named)?;
+    let url = parse_url("the address", url)?;
     // A new client each time: requests to issuers are too rare for a pool.
-    let egress = network.egress(Guard::new(to.allow.clone(), Some(&named)))?;
-    let method = if form.is_some() { Method::POST } else { Method::GET };
+    let egress = network.egress(guard)?;
+    let (method, media_type, body) = match content {
+        Content::None => (Method::GET, None, None),
+        Content::Form(form) => {
+            let body = form.body.expose().as_bytes();
+            (Method::POST, Some("application/x-www-form-urlencoded"), Some(body))
+        }
+        Content::Json(body) => (Method::POST, Some("application/json"), Some(body)),
+    };
     let mut request = OutgoingRequest::new(method, url);
     let json = HeaderValue::from_static("application/json, application/jwk-set+json");
     request.headers.insert(header::ACCEPT, json);
-    if let Some(form) = form {
-        let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
-        request.headers.insert(header::CONTENT_TYPE, kind);
-        if let Some(authorization) = &form.authorization {
-            request.headers.insert(header::AUTHORIZATION, sensitive(authorization)?);
-        }
-        request.body = Some(form.body.expose().to_owned().into());
+    if let Some(media_type) = media_type {
+        request.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     }
+    if let Content::Form(TokenForm { authorization: Some(authorization), .. }) = content {
+        request.headers.insert(header::AUTHORIZATION, sensitive(authorization)?);
+    }
+    request.body = body.map(|body| body.to_vec().into());
     let answered = async {
         // Belongs to no single call: a token serves all callers.
         let answer = egress.send(request, &EgressTrail::default()).await?;

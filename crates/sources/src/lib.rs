@@ -4,12 +4,14 @@
 //! [`Factory`] turns descriptions into running sources. Inside, `egress` is the only module that
 //! names an HTTP client and `process` the only one that starts a program; `mcp` speaks the protocol
 //! over both, in both of its eras (the handshake versions up to 2025-11-25, and 2026-07-28), and
-//! `openapi` calls the operations of a document.
+//! `openapi` calls the operations of a document. `credential` finds the credentials of calls, and
+//! `account` connects the accounts of people.
 //!
 //! Invariant: no input of an upstream is trusted to be small, ordered, prompt or well formed.
 //! Invariant: JSON stays raw until it has been checked, so that no data of an upstream is lost.
 #![warn(missing_docs)]
 
+mod account;
 mod calls;
 mod context;
 mod credential;

@@ -4,7 +4,7 @@
 //! reorder progress and give up a whole list for one bad tool. The wire format is in
 //! `toolcrib_mcp`. From there upwards: `peer` routes messages; `stdio` and `http` are the two
 //! transports of a `wire`; `negotiation` finds the `era`; `connection` is the interface for the
-//! rest; `discover` and `result` read the answers; `watch` follows changed lists; `remainder`
+//! rest, and `sessions` has one for each account; `discover` and `result` read the answers; `watch` follows changed lists; `remainder`
 //! counts the parts that are not offered; `supervise` keeps it all running.
 
 mod call;
@@ -20,9 +20,11 @@ mod part;
 mod peer;
 mod remainder;
 mod result;
+mod sessions;
 mod source;
 mod stdio;
 mod supervise;
+mod tool_call;
 mod watch;
 mod wire;
 

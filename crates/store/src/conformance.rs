@@ -16,6 +16,7 @@ pub mod approval_store;
 pub mod attack;
 pub mod catalog_store;
 pub mod client_session_store;
+pub mod connect_store;
 pub mod credential_store;
 pub mod event_log;
 pub mod grant_store;
@@ -131,11 +132,25 @@ macro_rules! storage_suite {
                 [
                     a_grant_comes_back_as_it_was_put,
                     a_place_has_one_grant,
+                    a_tenant_has_a_grant_beside_its_principals,
+                    a_lease_has_one_holder,
+                    of_many_that_lease_a_grant_one_does,
                     a_change_counts_only_over_what_was_seen,
                     an_authorization_is_taken_once,
                     of_many_that_take_an_authorization_one_does,
                     authorizations_are_bounded,
                     expired_rows_are_swept,
+                ]
+            );
+            $crate::conformance_tests!(
+                connect_store,
+                $engine,
+                [
+                    a_link_is_taken_once,
+                    of_many_that_take_a_link_one_does,
+                    links_are_bounded,
+                    links_made_at_once_are_bounded,
+                    a_client_comes_back_as_it_was_put,
                 ]
             );
             $crate::approval_store_suite!($engine);

@@ -2,10 +2,13 @@
 //! An engine adds its transactions and locks, and what the other one does not understand.
 
 pub(crate) mod approvals;
+mod authorizations;
 pub(crate) mod credentials;
+mod grant_columns;
 pub(crate) mod grants;
 pub(crate) mod idempotency;
 pub(crate) mod keys;
+mod oauth_clients;
 pub(crate) mod pins;
 pub(crate) mod record;
 pub(crate) mod runs;

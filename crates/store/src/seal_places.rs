@@ -2,7 +2,7 @@
 //! ones, so that a copied store opens with the same keys.
 
 use toolcrib_core::{
-    credential::{AccountGrant, PendingAuthorization},
+    credential::{AccountGrant, PendingAuthorization, RegisteredClient},
     id::{ApprovalId, CallId, TenantId},
     idempotency::IdempotencyKey,
     store::{SavedItem, StoreError},
@@ -32,15 +32,14 @@ pub(crate) fn saved(item: &SavedItem) -> [&str; 6] {
 
 /// The place of the values of a grant: all fields that decide their use. The times of consent and
 /// change only inform.
-pub(crate) fn grant(grant: &AccountGrant, terms: &str) -> [String; 9] {
-    let [tenant, principal, source, resource] = grant.place.parts().map(str::to_owned);
+pub(crate) fn grant(grant: &AccountGrant, terms: &str) -> [String; 8] {
+    let [tenant, principal, source] = grant.place.parts().map(str::to_owned);
     let expires = grant.expires_at.map(|at| at.timestamp_millis().to_string());
     [
         "toolcrib grant 1".to_owned(),
         tenant,
         principal,
         source,
-        resource,
         grant.id.to_string(),
         terms.to_owned(),
         expires.unwrap_or_default(),
@@ -49,18 +48,31 @@ pub(crate) fn grant(grant: &AccountGrant, terms: &str) -> [String; 9] {
 }
 
 /// The place of the verifier of a pending authorization.
-pub(crate) fn pending(pending: &PendingAuthorization, terms: &str) -> [String; 9] {
-    let [tenant, principal, source, resource] = pending.place.parts().map(str::to_owned);
+pub(crate) fn pending(pending: &PendingAuthorization, terms: &str) -> [String; 8] {
+    let [tenant, owner, source] = pending.place.parts().map(str::to_owned);
     [
         "toolcrib authorization 1".to_owned(),
         tenant,
-        principal,
+        owner,
         source,
-        resource,
         pending.id.to_string(),
         terms.to_owned(),
         pending.expires_at.timestamp_millis().to_string(),
         pending.state.to_string(),
+    ]
+}
+
+/// The place of the secret of a client: all fields but the time of its registration.
+pub(crate) fn client(client: &RegisteredClient, client_auth: &str) -> [String; 7] {
+    let expires = client.expires_at.map(|at| at.timestamp_millis().to_string());
+    [
+        "toolcrib client 1".to_owned(),
+        client.issuer.clone(),
+        client.redirect_uri.clone(),
+        client.id.to_string(),
+        client.client_id.clone(),
+        client_auth.to_owned(),
+        expires.unwrap_or_default(),
     ]
 }
 

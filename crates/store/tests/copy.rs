@@ -19,7 +19,7 @@ use toolcrib_store::{
     CopyPlace, CopyStep, CopySummary, Durability, Options, PostgresStore, SealKey, SealKeys,
     SqliteStore,
     conformance::{
-        approval_store, catalog_store, credential_store,
+        approval_store, catalog_store, connect_store, credential_store,
         event_log::{called, decided, opened, returned},
         grant_store, idempotency_store, key_store, moment, pin_store, quota_store,
         record_store::{self, prune, sign},
@@ -50,8 +50,10 @@ async fn full(path: &Path) {
     pin_store::earlier_forms_remain_approved_only_on_request(&store).await;
     approval_store::a_reader_goes_on_where_it_was(&store).await;
     credential_store::an_owner_is_matched_exactly(&store).await;
+    connect_store::a_client_comes_back_as_it_was_put(&store).await;
     grant_store::a_grant_comes_back_as_it_was_put(&store).await;
     grant_store::authorizations_are_bounded(&store).await;
+    connect_store::links_are_bounded(&store).await;
     run_store::a_run_ends_once(&store).await;
     idempotency_store::an_answer_belongs_to_its_call(&store).await;
     quota_store::what_differs_is_counted_apart(&store).await;
@@ -99,6 +101,8 @@ async fn a_store_survives_the_way_to_postgres_and_back() {
         "credentials",
         "account_grants",
         "pending_authorizations",
+        "connect_links",
+        "oauth_clients",
         "runs",
         "pins",
         "earlier_forms",

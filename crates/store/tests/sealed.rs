@@ -5,13 +5,14 @@ use std::{fs, path::Path, sync::Arc};
 
 use rusqlite::{Connection, params};
 use toolcrib_core::{
-    credential::{CredentialStore, CredentialStoreError, Owner, Secret},
+    credential::{CredentialStore, CredentialStoreError, Owner, RegisteredClient, Secret},
     id::CredentialName,
     store::{SavedFilter, SavedInsertion, SavedItem, Storage},
 };
 use toolcrib_store::{
     Options, SealKey, SealKeys, SqliteStore,
     conformance::{
+        connect_store::{client, link},
         credential_store::{credential, material},
         grant_store::{grant, pending, secrets},
         key_store, moment, saved_store,
@@ -240,30 +241,67 @@ async fn the_tokens_of_a_grant_are_sealed_and_do_not_move() {
         "principal = 'eve'".to_owned(),
         "tenant = 'u'".to_owned(),
         "source = 'r'".to_owned(),
-        "resource = 'https://evil.example/'".to_owned(),
+        "principal = ''".to_owned(),
         "expires_at = NULL".to_owned(),
         "revision = 2".to_owned(),
         format!("terms = '{evil}'"),
     ] {
         file.execute_batch(&format!("UPDATE account_grants SET {change}")).unwrap();
-        let listed = grants.list(&it.place.tenant, None).await.unwrap();
-        let place = match listed.first() {
-            Some(moved) => moved.place.clone(),
-            None => toolcrib_core::credential::GrantPlace {
-                tenant: "u".parse().unwrap(),
-                ..it.place.clone()
-            },
-        };
+        let listed = grants.list(&it.place.owner.tenant, None).await.unwrap();
+        let mut place = listed.first().map_or(it.place.clone(), |moved| moved.place.clone());
+        if listed.is_empty() {
+            place.owner.tenant = "u".parse().unwrap();
+        }
         let error = grants.get(&place, moment(2)).await.unwrap_err();
         assert!(matches!(error, CredentialStoreError::NotGenuine(_)), "{change}: {error}");
-        grants.remove(&place.tenant, &it.id).await.unwrap();
+        grants.remove(&place.owner.tenant, &it.id).await.unwrap();
         grants.put(it.clone(), secrets(CANARY)).await.unwrap();
     }
-    file.execute_batch("UPDATE pending_authorizations SET principal = 'eve'").unwrap();
+    file.execute_batch("UPDATE pending_authorizations SET owner = 'eve'").unwrap();
     let error = grants.take(&authorization.state, moment(1)).await.unwrap_err();
     assert!(matches!(error, CredentialStoreError::NotGenuine(_)), "{error}");
     let again = grants.take(&authorization.state, moment(1)).await.unwrap();
     assert!(again.is_none(), "it serves once, also when it cannot be opened");
+}
+
+// I-36
+#[tokio::test]
+async fn the_secret_of_a_client_is_sealed_and_does_not_move() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let grants = open(&path, SealKeys::new(key("0a"), [])).0.grants();
+    let (issuer, uri) = ("https://id.example", "https://crib.example/connect/s/callback");
+    let it = client("a", issuer, uri);
+    let it = RegisteredClient { secret: Some(Secret::new(CANARY.to_owned())), ..it };
+    let other = client("b", "https://evil.example", uri);
+    for client in [&it, &other] {
+        grants.put_client(client.clone()).await.unwrap();
+    }
+    for file in fs::read_dir(directory.path()).unwrap().map(Result::unwrap) {
+        if file.file_type().unwrap().is_file() {
+            let bytes = fs::read(file.path()).unwrap();
+            let found = bytes.windows(CANARY.len()).any(|it| it == CANARY.as_bytes());
+            assert!(!found, "{:?}", file.path());
+        }
+    }
+    let file = Connection::open(&path).unwrap();
+    for (change, issuer, uri) in [
+        ("issuer = 'https://evil.test'", "https://evil.test", uri),
+        ("redirect_uri = 'https://evil.test/'", issuer, "https://evil.test/"),
+        ("id = 'c'", issuer, uri),
+        ("client_id = 'evil'", issuer, uri),
+        ("client_auth = '\"basic\"'", issuer, uri),
+        ("expires_at = NULL", issuer, uri),
+        ("sealed = (SELECT sealed FROM oauth_clients WHERE id = 'b')", issuer, uri),
+    ] {
+        file.execute_batch(&format!("UPDATE oauth_clients SET {change} WHERE id = 'a'")).unwrap();
+        let error = grants.client(issuer, uri).await.unwrap_err();
+        assert!(matches!(error, CredentialStoreError::NotGenuine(_)), "{change}: {error}");
+        assert!(grants.remove_client(issuer, uri).await.unwrap(), "{change}");
+        grants.put_client(it.clone()).await.unwrap();
+    }
+    let found = grants.client(issuer, uri).await.unwrap().unwrap();
+    assert_eq!(found.secret.unwrap().expose(), CANARY);
 }
 
 #[tokio::test]
@@ -277,15 +315,29 @@ async fn grants_need_a_key_and_are_resealed() {
     let verifier = Secret::new("v".to_owned());
     let error = none.begin(pending("s", "ann", moment(0)), verifier).await.unwrap_err();
     assert!(matches!(error, CredentialStoreError::NoKey), "{error}");
+    let (issuer, uri) = ("https://id.example", "https://crib.example/connect/s/callback");
+    let error = none.put_client(client("c", issuer, uri)).await.unwrap_err();
+    assert!(matches!(error, CredentialStoreError::NoKey), "{error}");
+    let made = link("l", "ann", moment(0));
+    none.add_link(made.clone()).await.unwrap();
+    let taken = none.take_link(&made.hash, moment(1)).await.unwrap();
+    assert_eq!(taken, Some(made), "a link has no secret, and needs no key");
     let first = open(&path, SealKeys::new(key("0a"), [])).0;
     first.grants().put(it.clone(), secrets("v")).await.unwrap();
+    first.grants().put_client(client("c", issuer, uri)).await.unwrap();
+    let error = none.client(issuer, uri).await.unwrap_err();
+    assert!(matches!(error, CredentialStoreError::NoKey), "{error}");
+    assert!(none.lease(&it.id, "one", moment(0), moment(1)).await.unwrap());
     let second = open(&path, SealKeys::new(key("0b"), [key("0a")])).0;
-    assert_eq!((second.reseal().await.unwrap(), second.reseal().await.unwrap()), (1, 0));
+    assert_eq!((second.reseal().await.unwrap(), second.reseal().await.unwrap()), (2, 0));
     let last = open(&path, SealKeys::new(key("0b"), [])).0;
     let (found, values) = last.grants().get(&it.place, moment(2)).await.unwrap().unwrap();
     assert_eq!(found, it);
     assert_eq!(values.refresh_token.unwrap().expose(), "refresh v");
-    assert_eq!(none.list(&it.place.tenant, None).await.unwrap(), [it], "a list needs no key");
+    let registered = last.grants().client(issuer, uri).await.unwrap().unwrap();
+    assert_eq!(registered.secret.unwrap().expose(), "secret of c");
+    assert!(none.remove_client(issuer, uri).await.unwrap(), "removing needs no key");
+    assert_eq!(none.list(&it.place.owner.tenant, None).await.unwrap(), [it], "a list needs no key");
 }
 
 /// A new key must not inherit the account of an earlier principal with the same name.

@@ -17,6 +17,7 @@
     reason = "a fixture that cannot do its work must fail loudly"
 )]
 
+mod accounts;
 mod actor;
 mod clock;
 mod events;
@@ -55,9 +56,10 @@ use toolcrib_gateway::{
     clock::SystemClock,
 };
 use toolcrib_sources::Factory;
-use toolcrib_store::{Durability, Options, SqliteStore};
+use toolcrib_store::{Durability, Options, SealKey, SealKeys, SqliteStore};
 
 pub use self::{
+    accounts::TestAccounts,
     actor::{Actor, Reply},
     clock::ManualClock,
     events::Events,
@@ -195,10 +197,15 @@ impl TestGatewayBuilder {
         let mut config = config::parse("test.toml", &toml, directory.path(), &self.secrets)
             .unwrap_or_else(|error| panic!("{error}\n{toml}"));
         config.test_routes = self.test_routes;
-        let options = Options { durability: Durability::Relaxed, ..Options::default() };
+        let mut options = Options { durability: Durability::Relaxed, ..Options::default() };
+        if self.sources.iter().any(TestSource::has_accounts) {
+            let key = SealKey::parse(&SealKey::generate().unwrap()).unwrap();
+            options.seal_keys = SealKeys::new(key, []);
+        }
         let store = SqliteStore::open(directory.path().join("test.db"), options).unwrap();
         let storage = Arc::new(store.clone());
         let sources = Sources::new(self.sources);
+        sources.1.set_store(store.grants());
         let mut builder = GatewayBuilder::new(config.clone(), storage, Arc::new(sources.clone()));
         if let Some(clock) = &self.clock {
             builder = builder.clock(Arc::clone(clock) as Arc<dyn Clock>);

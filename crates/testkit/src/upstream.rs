@@ -14,10 +14,12 @@ mod conformance;
 mod echoing;
 pub mod good;
 mod http;
+mod oauth;
 mod program;
 pub mod script;
 pub mod stdio;
 
 pub use echoing::{EchoServer, EchoedRequest};
 pub use http::{Answers, CallAnswer, FaultyHttp, ReceivedRequest};
+pub use oauth::{OAuthBehaviour, OAuthRequest, OAuthServer};
 pub use program::faulty_program;

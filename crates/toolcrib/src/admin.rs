@@ -5,6 +5,7 @@
 mod approvals;
 mod changes;
 mod config;
+mod connections;
 mod explain;
 mod keys;
 mod pins;
@@ -59,6 +60,12 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(sessions::end))
         .routes(routes!(saved::list, saved::save))
         .routes(routes!(saved::remove))
+        .routes(routes!(connections::list))
+        .routes(routes!(connections::link))
+        .routes(routes!(connections::preview))
+        .routes(routes!(connections::begin))
+        .routes(routes!(connections::finish))
+        .routes(routes!(connections::remove))
         .routes(routes!(pins::list))
         .routes(routes!(pins::approve))
         .routes(routes!(approvals::list))

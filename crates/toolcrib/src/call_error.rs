@@ -13,7 +13,8 @@ pub(crate) fn status(error: &CallError) -> StatusCode {
         CallError::NoSuchTool => StatusCode::NOT_FOUND,
         CallError::Forbidden { .. }
         | CallError::ApprovalRequired { .. }
-        | CallError::ApprovalRejected { .. } => StatusCode::FORBIDDEN,
+        | CallError::ApprovalRejected { .. }
+        | CallError::ConnectionRequired(_) => StatusCode::FORBIDDEN,
         CallError::RateLimited { .. } => StatusCode::TOO_MANY_REQUESTS,
         CallError::InvalidArguments(_) => StatusCode::UNPROCESSABLE_ENTITY,
         CallError::NotAccountable(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -54,14 +55,27 @@ pub(crate) fn details(error: &CallError) -> Option<Value> {
         CallError::ApprovalRejected { tool, approval, .. } => json!({
             "scope": "tool", "toolName": tool, "approval": "rejected", "approvalId": approval,
         }),
+        CallError::ConnectionRequired(required) => {
+            let mut details = json!({
+                "scope": "tool", "toolName": required.tool, "connection": "required",
+                "source": required.source_id,
+            });
+            if let (Some(details), Some(link)) = (details.as_object_mut(), &required.link) {
+                details.insert("link".to_owned(), json!(link.expose()));
+                details.insert("expiresAt".to_owned(), json!(required.expires_at));
+            }
+            details
+        }
         _ => return None,
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use chrono::DateTime;
     use toolcrib_core::{
-        call::{UpstreamError, UpstreamErrorKind},
+        call::{ConnectionRequired, UpstreamError, UpstreamErrorKind},
+        credential::Secret,
         id::ToolId,
     };
 
@@ -95,6 +109,23 @@ mod tests {
                 403,
                 None,
                 Some(json!({ "scope": "tool", "toolName": "mcp:a.b", "approval": "required" })),
+            ),
+            (
+                CallError::ConnectionRequired(Box::new(ConnectionRequired {
+                    tool: ToolId::parse("mcp:a.b").unwrap(),
+                    source_id: "a".parse().unwrap(),
+                    of_tenant: false,
+                    again: false,
+                    link: Some(Secret::new("https://crib.example/#/connect/x".to_owned())),
+                    expires_at: DateTime::UNIX_EPOCH,
+                })),
+                403,
+                None,
+                Some(json!({
+                    "scope": "tool", "toolName": "mcp:a.b", "connection": "required",
+                    "source": "a", "link": "https://crib.example/#/connect/x",
+                    "expiresAt": "1970-01-01T00:00:00Z",
+                })),
             ),
             (CallError::NotAccountable("recorded"), 503, None, None),
             (CallError::Upstream(upstream), 502, None, None),

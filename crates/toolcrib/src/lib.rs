@@ -8,7 +8,7 @@
 //! * `openwop/`, `openwop2/`, `otc/`, `explorer/` and `mcp/` are the dialects. They are independent
 //!   of each other (I-4); each has its own types, routes and error format. `call_error` and
 //!   `idempotency` hold the parts that they share.
-//! * `admin/`, `ops` and `resource` are the routes of the host itself. `v1/` has the errors and
+//! * `admin/`, `ops`, `resource` and `connect` are the routes of the host itself. `v1/` has the errors and
 //!   parameters of all routes under `/v1`.
 //! * `middleware/` has the checks before every request.
 #![warn(missing_docs)]
@@ -16,6 +16,7 @@
 mod admin;
 mod body;
 mod call_error;
+mod connect;
 mod explorer;
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -46,7 +47,8 @@ const DIALECTS: &[route_set::RouteSet] =
     &[openwop2::DIALECT, openwop::DIALECT, otc::DIALECT, explorer::DIALECT, mcp::DIALECT];
 
 /// The routes of the host itself. Their mounts come before those of the protocols.
-const HOST: &[route_set::RouteSet] = &[ops::ROUTES, resource::ROUTES, admin::ROUTES];
+const HOST: &[route_set::RouteSet] =
+    &[ops::ROUTES, resource::ROUTES, connect::ROUTES, admin::ROUTES];
 
 /// Returns everything that has routes.
 fn route_sets() -> impl Iterator<Item = &'static route_set::RouteSet> {

@@ -20,6 +20,7 @@
 mod answer;
 mod call;
 mod changes;
+mod connected;
 mod consent;
 mod cursor;
 mod description;

@@ -6,6 +6,7 @@ use globset::Glob;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolcrib_core::{
+    catalog::Tenants,
     credential::CredentialRef,
     egress::AllowList,
     id::CredentialName,
@@ -15,7 +16,10 @@ use toolcrib_core::{
     },
 };
 
-use super::upstream::{PinFirst, PinMode, PinPolicy, Upstream};
+use super::{
+    oauth::Accounts,
+    upstream::{PinFirst, PinMode, PinPolicy, Upstream},
+};
 use crate::{
     places::member,
     resolver::{Resolver, check_url},
@@ -42,6 +46,8 @@ pub(super) struct Document {
     headers: BTreeMap<String, Value>,
     /// Name of a [stored credential](../guides/credentials.md).
     credential: Option<CredentialName>,
+    /// Accounts that people connect to the service ([guide](../guides/accounts.md)).
+    oauth: Option<Accounts>,
     /// Private networks, addresses and hosts that requests may use, in addition to the source's
     /// own host ([rules](../explanation/security.md#where-requests-go)).
     allow: AllowList,
@@ -52,11 +58,19 @@ pub(super) struct Document {
 }
 
 impl Resolver<'_> {
-    pub(super) fn connector(&mut self, source: &str, typed: Document) -> Upstream {
+    pub(super) fn connector(
+        &mut self,
+        source: &str,
+        mut typed: Document,
+        tenants: &Tenants,
+    ) -> Upstream {
         let pins = PinPolicy { mode: typed.pins, first: typed.pin_first };
-        self.check_authorization(source, typed.credential.as_ref(), &typed.headers);
+        let (credential, oauth) = (typed.credential.as_ref(), typed.oauth.as_ref());
+        self.check_authorization(source, credential, oauth, &typed.headers);
+        let accounts = typed.oauth.take();
+        let account = accounts.and_then(|typed| self.accounts(source, typed, tenants));
         let credential = typed.credential.clone().map(CredentialRef::of_caller);
-        Upstream { spec: self.operations(source, typed), pins, credential }
+        Upstream { spec: self.operations(source, typed), pins, credential, account }
     }
 
     fn operations(&mut self, source: &str, typed: Document) -> Option<UpstreamSpec> {

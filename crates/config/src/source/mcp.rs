@@ -13,6 +13,7 @@ use toolcrib_core::{
 };
 
 use super::{
+    oauth::Accounts,
     sandbox::Sandbox,
     upstream::{PinFirst, PinMode, PinPolicy, Upstream},
 };
@@ -53,6 +54,8 @@ pub(super) struct Server {
     headers: BTreeMap<String, Value>,
     /// Name of a [stored credential](../guides/credentials.md).
     credential: Option<CredentialName>,
+    /// Accounts that people connect to the service ([guide](../guides/accounts.md)).
+    oauth: Option<Accounts>,
     /// Private networks, addresses and hosts that requests may use, in addition to the source's
     /// own host ([rules](../explanation/security.md#where-requests-go)).
     allow: AllowList,
@@ -65,7 +68,7 @@ pub(super) struct Server {
 impl Resolver<'_> {
     pub(super) fn mcp_program(&mut self, source: &str, typed: Program) -> Upstream {
         let pins = PinPolicy { mode: typed.pins, first: typed.pin_first };
-        Upstream { spec: self.program(source, typed), pins, credential: None }
+        Upstream { spec: self.program(source, typed), pins, credential: None, account: None }
     }
 
     fn program(&mut self, source: &str, typed: Program) -> Option<UpstreamSpec> {
@@ -106,7 +109,8 @@ impl Resolver<'_> {
         let url = typed.url.as_deref().map(check_url).transpose();
         let url = self.check(&key, url).flatten();
         let headers = self.headers(&format!("{source}.headers"), &typed.headers);
-        self.check_authorization(source, typed.credential.as_ref(), &typed.headers);
+        let (credential, oauth) = (typed.credential.as_ref(), typed.oauth.as_ref());
+        self.check_authorization(source, credential, oauth, &typed.headers);
         let allow = typed.allow;
         let spec = url.zip(headers).map(|(url, headers)| HttpSpec { url, headers, allow });
         Upstream {
@@ -115,6 +119,7 @@ impl Resolver<'_> {
             credential: typed
                 .credential
                 .and_then(|name| self.credential_of_tenant(source, name, tenants)),
+            account: typed.oauth.and_then(|typed| self.accounts(source, typed, tenants)),
         }
     }
 

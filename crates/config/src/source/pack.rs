@@ -82,6 +82,7 @@ impl Resolver<'_> {
         Upstream {
             pins: PinPolicy { mode: typed.pins, first: typed.pin_first },
             credential: typed.credential.clone().map(CredentialRef::of_caller),
+            account: None,
             spec: self.pack_spec(source, typed, offers).map(UpstreamSpec::Pack),
         }
     }

@@ -1,15 +1,16 @@
 //! The part of a source that its form resolves: the upstream, its pins and its credential.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolcrib_core::{
-    credential::CredentialRef,
+    credential::{AccountSpec, CredentialRef},
     id::CredentialName,
     source::{SecretValue, UpstreamSpec},
 };
 
+use super::oauth::Accounts;
 use crate::{places::member, resolver::Resolver, secret::Value};
 
 /// The parts of a source that depend on its form.
@@ -18,12 +19,13 @@ pub(super) struct Upstream {
     pub(super) spec: Option<UpstreamSpec>,
     pub(super) pins: PinPolicy,
     pub(super) credential: Option<CredentialRef>,
+    pub(super) account: Option<Arc<AccountSpec>>,
 }
 
 impl Upstream {
     /// Creates an upstream that the operator defines: without pins and credential.
     pub(super) fn own(spec: Option<UpstreamSpec>) -> Self {
-        Self { spec, pins: PinPolicy::OFF, credential: None }
+        Self { spec, pins: PinPolicy::OFF, credential: None, account: None }
     }
 }
 
@@ -80,16 +82,24 @@ impl Resolver<'_> {
         Some(env)
     }
 
-    /// Reports a header that would authorize requests in addition to the credential.
+    /// Reports what would authorize requests in addition to the credential or the accounts.
     pub(super) fn check_authorization(
         &mut self,
         key: &str,
         credential: Option<&CredentialName>,
+        accounts: Option<&Accounts>,
         headers: &BTreeMap<String, Value>,
     ) {
+        if credential.is_some() && accounts.is_some() {
+            let message = "the source has `oauth` accounts; both would authorize it";
+            self.complain(&format!("{key}.credential"), message);
+        }
         let header = headers.keys().find(|name| name.eq_ignore_ascii_case("authorization"));
-        if let (Some(header), Some(_)) = (header, credential) {
-            let message = "the source has a `credential`; both would authorize it";
+        if let (Some(header), true) = (header, credential.is_some() || accounts.is_some()) {
+            let message = match accounts {
+                Some(_) => "the source has `oauth` accounts; both would authorize it",
+                None => "the source has a `credential`; both would authorize it",
+            };
             self.complain(&member(&format!("{key}.headers"), header), message);
         }
     }

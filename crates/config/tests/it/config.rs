@@ -2,14 +2,10 @@
 
 use std::path::Path;
 
-use toolcrib_config::{self as config, ExplorerPolicy, KeyPlace, MountAuth};
+use toolcrib_config::{ExplorerPolicy, KeyPlace, MountAuth};
 use toolcrib_core::{catalog::Tenants, credential::CredentialRef, source::UpstreamSpec};
 
-use crate::support::{NoSecrets, parse};
-
-fn complaint(text: &str) -> String {
-    config::parse("toolcrib.toml", text, Path::new("/etc"), &NoSecrets).unwrap_err().to_string()
-}
+use crate::support::{complaint, parse};
 
 const SOURCE: &str = "[[source]]\nid = \"files\"\nkind = \"mcp\"\n";
 

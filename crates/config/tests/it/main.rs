@@ -1,6 +1,7 @@
 //! Tests of the configuration file: what it accepts and refuses, and its schema.
 #![cfg(test)]
 
+mod accounts;
 mod config;
 mod config_schema;
 mod support;

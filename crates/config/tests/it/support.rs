@@ -25,3 +25,9 @@ impl SecretReader for NoSecrets {
 pub(crate) fn parse(text: &str) -> Config {
     toolcrib_config::parse("toolcrib.toml", text, Path::new("/etc/toolcrib"), &NoSecrets).unwrap()
 }
+
+pub(crate) fn complaint(text: &str) -> String {
+    toolcrib_config::parse("toolcrib.toml", text, Path::new("/etc"), &NoSecrets)
+        .unwrap_err()
+        .to_string()
+}

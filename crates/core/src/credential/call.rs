@@ -12,10 +12,10 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{Credential, CredentialProblem, CredentialRef, Material, Owner, Secret};
+use super::{AccountSpec, Credential, CredentialProblem, CredentialRef, Material, Owner, Secret};
 use crate::{
     egress::{EgressDecided, EgressReason},
-    id::{CredentialId, PrincipalId, TenantId},
+    id::{CredentialId, PrincipalId, SourceId, TenantId},
 };
 
 /// The credential that a call to a source would use.
@@ -29,6 +29,15 @@ pub enum CredentialNeed {
         /// Its name and possible owners.
         reference: CredentialRef,
         /// The URL that the call goes to, as far as it is known before the call: at least its host.
+        destination: String,
+    },
+    /// The account of its owner at the upstream.
+    Account {
+        /// The source.
+        source: SourceId,
+        /// Whose account it is.
+        account: Arc<AccountSpec>,
+        /// The URL that the call goes to, at least its host.
         destination: String,
     },
 }
@@ -165,10 +174,12 @@ pub fn denied(
 ) -> EgressDecided {
     let reason = match problem {
         CredentialProblem::OutOfAudience => EgressReason::OutOfAudience,
-        CredentialProblem::Expired | CredentialProblem::AuthExpired => EgressReason::Expired,
-        CredentialProblem::NotFound | CredentialProblem::Unreadable => {
-            EgressReason::ProvenanceUnevaluable
-        }
+        CredentialProblem::Expired
+        | CredentialProblem::AuthExpired
+        | CredentialProblem::NeedsConsent => EgressReason::Expired,
+        CredentialProblem::NotFound
+        | CredentialProblem::NotConnected
+        | CredentialProblem::Unreadable => EgressReason::ProvenanceUnevaluable,
     };
     EgressDecided {
         credential_id: id.map(ToString::to_string),
@@ -195,13 +206,15 @@ impl CredentialResolver for NoCredentials {
         _tenant: &TenantId,
         _principal: &PrincipalId,
     ) -> Result<Option<FoundCredential>, CredentialRefusal> {
-        match need {
-            CredentialNeed::None => Ok(None),
-            CredentialNeed::Stored { .. } => Err(CredentialRefusal {
-                cause: RefusalCause::Credential(CredentialProblem::NotFound),
-                id: None,
-                destination: "unknown".to_owned(),
-            }),
-        }
+        let problem = match need {
+            CredentialNeed::None => return Ok(None),
+            CredentialNeed::Stored { .. } => CredentialProblem::NotFound,
+            CredentialNeed::Account { .. } => CredentialProblem::NotConnected,
+        };
+        Err(CredentialRefusal {
+            cause: RefusalCause::Credential(problem),
+            id: None,
+            destination: "unknown".to_owned(),
+        })
     }
 }

@@ -1,14 +1,15 @@
-//! Accounts that people connect: the grants of their calls, and pending authorizations.
+//! Accounts that people connect: the links to connect them, pending authorizations, and the grants
+//! of their calls.
 //!
-//! Invariant: the values of both are sealed, bound to every other field. The state of an
-//! authorization is kept only as a hash, and can be used once.
+//! Invariant: the values of grants, authorizations and clients are sealed, bound to every other
+//! field. Links and the states of authorizations are kept only as hashes, and can be used once.
 
 use std::fmt;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{Audience, CredentialStoreError, OAuth2, Secret};
+use super::{Audience, ClientAuth, CredentialStoreError, OAuth2, Owner, Secret};
 use crate::{
     canonical::Digest,
     clock::Timestamp,
@@ -17,18 +18,16 @@ use crate::{
 
 /// The most pending authorizations of one principal.
 pub const MAX_PENDING_AUTHORIZATIONS: usize = 8;
+/// The most unused links of one principal; the oldest one makes room.
+pub const MAX_LINKS: usize = 16;
 
-/// What a grant is for: the calls of one principal to one resource of one source.
+/// What a grant is for: the calls of its owner to one source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GrantPlace {
-    /// The tenant.
-    pub tenant: TenantId,
-    /// The principal that consented.
-    pub principal: PrincipalId,
+    /// The principal that consented, or the tenant whose calls share the account.
+    pub owner: Owner,
     /// The source.
     pub source: SourceId,
-    /// The resource that the tokens are for (RFC 8707); empty for that of the source.
-    pub resource: String,
 }
 
 /// The consent of a person that their calls to a source act with their account, without its
@@ -37,7 +36,7 @@ pub struct GrantPlace {
 pub struct AccountGrant {
     /// Its identity in events and in place of its values.
     pub id: CredentialId,
-    /// The principal, source and resource of the grant; a place has one grant.
+    /// The owner and the source of the grant; a place has one grant.
     pub place: GrantPlace,
     /// The granted scopes, the account, and how tokens are renewed.
     pub terms: GrantTerms,
@@ -69,6 +68,12 @@ pub struct GrantTerms {
     /// When the access token expires, if the server says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_expires_at: Option<Timestamp>,
+    /// The scopes that the upstream has asked for since, and that the next consent requests too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_scopes: Vec<String>,
+    /// Where the tokens can be revoked (RFC 7009).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revocation_url: Option<String>,
 }
 
 /// The states of a grant.
@@ -117,11 +122,53 @@ pub struct PendingTerms {
     pub issuer: String,
     /// The address to which it sends the browser back.
     pub redirect_uri: String,
-    /// The client and the token endpoint.
+    /// The client, the token endpoint, and the requested scopes.
     pub oauth2: OAuth2,
-    /// The hash of the browser session that must bring the response.
+    /// Whether the response must name the issuer (RFC 9207).
+    pub names_issuer: bool,
+    /// Where the tokens can be revoked (RFC 7009).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<Digest>,
+    pub revocation_url: Option<String>,
+    /// The principal that must bring the response: the owner, or an administrator for a tenant.
+    pub principal: PrincipalId,
+    /// The hash of the cookie of the browser that must bring the response.
+    pub browser: Digest,
+}
+
+/// A link at which a person can connect an account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectLink {
+    /// The SHA-256 of the secret part of its address.
+    pub hash: Digest,
+    /// The grant that it makes.
+    pub place: GrantPlace,
+    /// The only principal that may use it.
+    pub principal: PrincipalId,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it can no longer be used.
+    pub expires_at: Timestamp,
+}
+
+/// A client that an authorization server has registered for this gateway (RFC 7591).
+#[derive(Debug, Clone)]
+pub struct RegisteredClient {
+    /// The authorization server, byte for byte. The client is never used with another.
+    pub issuer: String,
+    /// The address to which the server sends browsers back; part of the registration.
+    pub redirect_uri: String,
+    /// Its id in events and messages of the store.
+    pub id: CredentialId,
+    /// The id that the server gave it.
+    pub client_id: String,
+    /// How it authenticates.
+    pub client_auth: ClientAuth,
+    /// Its secret, if it has one.
+    pub secret: Option<Secret>,
+    /// When it was registered.
+    pub created_at: Timestamp,
+    /// When its secret expires.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// Grants and pending authorizations, sealed at rest. Methods that read or write values fail with
@@ -143,8 +190,8 @@ pub trait GrantStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Option<(AccountGrant, GrantSecrets)>, CredentialStoreError>;
 
-    /// The grants of a tenant, or of one of its principals, by principal, source and resource,
-    /// expired ones included. Requires no key.
+    /// The grants of a tenant, or of one of its principals, by principal (the tenant's own first)
+    /// and source, expired ones included. Requires no key.
     async fn list(
         &self,
         tenant: &TenantId,
@@ -184,17 +231,78 @@ pub trait GrantStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Option<(PendingAuthorization, Secret)>, CredentialStoreError>;
 
-    /// Removes the grants and authorizations that have expired at `now`, and returns their number.
+    /// Permits `holder` alone to renew the grant `id` until `until`. Returns `false` while another
+    /// holder is permitted at `now`.
+    async fn lease(
+        &self,
+        id: &CredentialId,
+        holder: &str,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<bool, CredentialStoreError>;
+
+    /// Ends the lease of `holder`, if it has not passed to another.
+    async fn end_lease(&self, id: &CredentialId, holder: &str) -> Result<(), CredentialStoreError>;
+
+    /// Stores a link, and removes the oldest unused ones of its principal beyond [`MAX_LINKS`].
+    /// Requires no key.
+    async fn add_link(&self, link: ConnectLink) -> Result<(), CredentialStoreError>;
+
+    /// The link with this hash, unless it has expired at `now`. Requires no key.
+    async fn link(
+        &self,
+        hash: &Digest,
+        now: Timestamp,
+    ) -> Result<Option<ConnectLink>, CredentialStoreError>;
+
+    /// Removes the link with this hash and returns it, unless it has expired at `now`. Only one of
+    /// several callers receives it. Requires no key.
+    async fn take_link(
+        &self,
+        hash: &Digest,
+        now: Timestamp,
+    ) -> Result<Option<ConnectLink>, CredentialStoreError>;
+
+    /// Stores a client in place of an earlier one with the same issuer and address.
+    async fn put_client(&self, client: RegisteredClient) -> Result<(), CredentialStoreError>;
+
+    /// The client for this issuer and address.
+    async fn client(
+        &self,
+        issuer: &str,
+        redirect_uri: &str,
+    ) -> Result<Option<RegisteredClient>, CredentialStoreError>;
+
+    /// Removes a client, for example because the server no longer knows it; returns `false` if there
+    /// is none.
+    async fn remove_client(
+        &self,
+        issuer: &str,
+        redirect_uri: &str,
+    ) -> Result<bool, CredentialStoreError>;
+
+    /// Removes the grants, authorizations and links that have expired at `now`, and returns their
+    /// number.
     async fn sweep(&self, now: Timestamp) -> Result<u64, CredentialStoreError>;
 }
 
 // === impl GrantPlace ===
 
 impl GrantPlace {
-    /// The tenant, the principal, the source and the resource.
-    pub fn parts(&self) -> [&str; 4] {
-        let Self { tenant, principal, source, resource } = self;
-        [tenant.as_str(), principal.as_str(), source.as_str(), resource]
+    /// The tenant, the principal (empty for the tenant itself) and the source.
+    pub fn parts(&self) -> [&str; 3] {
+        let Self { owner: Owner { tenant, principal }, source } = self;
+        let principal = principal.as_ref().map_or("", PrincipalId::as_str);
+        [tenant.as_str(), principal, source.as_str()]
+    }
+}
+
+// === impl ConnectLink ===
+
+impl ConnectLink {
+    /// The hash of `secret`, under which a link is stored.
+    pub fn hash(secret: &Secret) -> Digest {
+        Digest::of(secret.expose().as_bytes())
     }
 }
 

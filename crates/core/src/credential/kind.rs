@@ -51,6 +51,9 @@ pub struct OAuth2 {
     /// The scopes to request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
+    /// The resource that the tokens are for (RFC 8707).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
 }
 
 /// How a client authenticates to a token endpoint.
@@ -62,6 +65,8 @@ pub enum ClientAuth {
     Basic,
     /// `client_secret_post`.
     Post,
+    /// `none`: the client has no secret, and sends its id only.
+    None,
 }
 
 /// Why a kind is invalid. The text itself is never repeated.
@@ -166,6 +171,7 @@ mod tests {
             client_id: "c".to_owned(),
             client_auth: ClientAuth::Post,
             scopes: vec!["a".to_owned()],
+            resource: None,
         };
         let header = |prefix: &str| CredentialKind::Header {
             name: "authorization".to_owned(),

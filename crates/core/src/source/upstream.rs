@@ -231,6 +231,25 @@ impl UpstreamSpec {
         }
     }
 
+    /// The address of its service, if the configuration has one.
+    pub fn service_url(&self) -> Option<&str> {
+        match self {
+            Self::McpHttp(http) => Some(&http.url),
+            Self::Connector(connector) => {
+                connector.base_url.as_deref().or(match &connector.document {
+                    OpenApiLocation::Url(url) => Some(url),
+                    OpenApiLocation::Path(_) => None,
+                })
+            }
+            Self::McpStdio(_)
+            | Self::Commands(_)
+            | Self::Workflow(_)
+            | Self::Pack(_)
+            | Self::Native
+            | Self::Unusable(_) => None,
+        }
+    }
+
     /// The classification of its tools without a rule. RFC 0078 requires `write` for unclassified
     /// tools of MCP servers.
     pub fn usual(&self) -> DefaultClassification {

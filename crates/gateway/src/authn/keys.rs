@@ -1,6 +1,5 @@
 //! The creation of API keys.
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use toolcrib_core::{
     clock::Timestamp,
     credential::Secret,
@@ -46,9 +45,7 @@ pub struct KeyRequest {
 /// # Errors
 /// Fails if the operating system has no randomness.
 pub fn new_key(request: KeyRequest, now: Timestamp) -> Result<NewKey, getrandom::Error> {
-    let mut bits = [0_u8; 32];
-    getrandom::fill(&mut bits)?;
-    let text = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bits));
+    let text = format!("{KEY_PREFIX}{}", ids::secret()?);
     let record = KeyRecord {
         id: ids::new_id(),
         name: request.name,

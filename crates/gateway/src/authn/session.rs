@@ -11,7 +11,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 use toolcrib_config::scopes::RouteScope;
@@ -342,9 +341,7 @@ fn moment(at: Timestamp) -> String {
 }
 
 fn secret() -> Result<String, SessionError> {
-    let mut bits = [0_u8; 32];
-    getrandom::fill(&mut bits).map_err(|_| SessionError::Randomness)?;
-    Ok(URL_SAFE_NO_PAD.encode(bits))
+    ids::secret().map_err(|_| SessionError::Randomness)
 }
 
 fn is_secret(text: &str) -> bool {

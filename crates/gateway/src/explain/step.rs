@@ -42,6 +42,8 @@ pub enum StepName {
     Scope,
     /// Whether the policies permit it.
     Policy,
+    /// Whether the account that it uses is connected.
+    Connection,
     /// Its rate limit.
     Rate,
     /// Its daily quota.

@@ -9,8 +9,11 @@ use toolcrib_core::{
     authorize::{CallContext, DenialReason},
     call::CallInput,
     catalog::{Entry, Tenants},
-    credential::{CredentialRef, CredentialRefusal, FoundCredential, RefusalCause},
+    credential::{
+        AccountOf, AccountSpec, CredentialRef, CredentialRefusal, FoundCredential, RefusalCause,
+    },
     descriptor::Approval,
+    id::SourceId,
     principal::Principal,
     source::SourceState,
 };
@@ -201,6 +204,39 @@ pub(super) fn quota(calls: &[u32], left: Result<(), QuotaError>) -> Step {
         }
     };
     Step::new(StepName::Quota, result, message).with(json!({ "callsPerDay": calls }))
+}
+
+/// Whether the account that calls of the caller use is connected.
+pub(super) fn connection(
+    source: &SourceId,
+    account: &AccountSpec,
+    found: &Result<Option<FoundCredential>, CredentialRefusal>,
+    to: ExplanationReader,
+) -> Step {
+    let (result, message) = match (found, account.of) {
+        (Ok(_), AccountOf::Principal) => {
+            (StepResult::Pass, "calls act with the caller's own account".to_owned())
+        }
+        (Ok(_), AccountOf::Tenant) => {
+            (StepResult::Pass, "calls act with the account of the tenant".to_owned())
+        }
+        (Err(CredentialRefusal { cause: RefusalCause::Credential(problem), .. }), _) => {
+            (StepResult::Stop, problem.to_string())
+        }
+        (Err(_), _) => (StepResult::Stop, "the account cannot be read now".to_owned()),
+    };
+    let step = Step::new(StepName::Connection, result, message);
+    let id = match found {
+        Ok(found) => found.as_ref().map(|found| &found.id),
+        Err(refusal) => refusal.id.as_ref(),
+    };
+    let mut details = json!({ "sourceId": source, "of": account.of });
+    if let (ExplanationReader::Operator, Some(id), Some(details)) =
+        (to, id, details.as_object_mut())
+    {
+        details.insert("id".to_owned(), json!(id));
+    }
+    step.with(details)
 }
 
 /// The credential that the source of the tool requires, and whether it is there.

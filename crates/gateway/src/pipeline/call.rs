@@ -3,7 +3,8 @@
 //! Invariant (I-7): calls are authorized by the decision that also makes lists.
 //! Invariant (I-9, I-81): work whose cost depends on the arguments starts only after the permit, and
 //! a name without a visible tool takes the same path whether or not the tool exists.
-//! Invariant (I-12): denied calls take no token: limits come after authorization.
+//! Invariant (I-12): denied calls take no token: limits come after authorization, and after the check
+//! that the account of a call is connected.
 //! Invariant (I-18): a call starts only after its opening event is durable.
 //! Invariant (I-22): after the opening event, the call runs to its end. A caller that disconnects
 //! cancels it, and the closing event is still written.
@@ -186,7 +187,7 @@ impl Pipeline {
                 };
                 span.fail(error.code());
                 drop(span);
-                Err(self.refuse(identity, call, Some(&denied), error).await)
+                Err(self.refuse(principal, identity, call, Some(&denied), error).await)
             }
         }
     }
@@ -199,7 +200,8 @@ impl Pipeline {
         call: Call,
     ) -> CallReport {
         let AuthorizedCall { target, permit, mut identity } = authorized;
-        let entry = Some(Arc::clone(&target.entry));
+        let entry = Arc::clone(&target.entry);
+        let account = target.account().cloned();
         let (run, id, surface) = (call.run.clone(), call.id.clone(), call.surface);
         let span = call.span.clone();
         let began = call.began;
@@ -207,10 +209,20 @@ impl Pipeline {
             Ok(admitted) => {
                 let resolving = call.resolving.load(Ordering::Relaxed);
                 let waited = call.waited.load(Ordering::Relaxed).saturating_add(resolving);
-                (waited, self.run(admitted, permit, identity, call).await)
+                let used = admitted.credential.as_ref().map(|used| used.credential.id.clone());
+                let execution = self.run(admitted, permit, identity, call).await;
+                let execution = match &account {
+                    None => execution,
+                    Some(account) => {
+                        let used = used.as_ref();
+                        Box::pin(self.reconnected(principal, &entry, account, used, execution))
+                            .await
+                    }
+                };
+                (waited, execution)
             }
             Err(error) => {
-                let error = self.refuse(identity, &call, None, error).await;
+                let error = self.refuse(principal, identity, &call, None, error).await;
                 (0, Execution::not_started(error))
             }
         };
@@ -220,7 +232,7 @@ impl Pipeline {
             self.services.metrics.gate(gate.saturating_sub(execution.invoked));
         }
         span.end(&execution.result);
-        self.finished(principal, run, id, surface, entry, execution)
+        self.finished(principal, run, id, surface, Some(entry), execution)
     }
 
     /// Steps 3 to 6: limits, validation, credential and approval. Adds the hash of the arguments and
@@ -232,6 +244,10 @@ impl Pipeline {
         identity: &mut CallIdentity,
         call: &Call,
     ) -> Result<AdmittedCall, CallError> {
+        // An account is connected before the call takes a token, or a person is asked to approve it.
+        if target.account().is_some() {
+            Box::pin(self.check_connection(principal, &target, call)).await?;
+        }
         // 3. limit, unless the token was taken when the approval was requested
         let gate = self.approvals.gate(principal, &target.entry, &call.input).await?;
         if !gate.is_paid() {
@@ -415,6 +431,7 @@ impl Pipeline {
     /// error.
     async fn refuse(
         &self,
+        principal: &Principal,
         mut identity: CallIdentity,
         call: &Call,
         denied: Option<&DenialReason>,
@@ -437,7 +454,13 @@ impl Pipeline {
         }
         identity.args_hash = Some(self.hash(&call.input));
         self.audit.refused(&identity, &error, denied, call.egress.take()).await;
-        error
+        // Links come after the record, and not beyond the number of recorded refusals.
+        match error {
+            CallError::ConnectionRequired(_) => {
+                Box::pin(self.connections.with_link(principal, error)).await
+            }
+            error => error,
+        }
     }
 }
 

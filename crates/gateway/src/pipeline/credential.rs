@@ -6,12 +6,19 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use toolcrib_core::{
-    call::{CallError, UpstreamError, UpstreamErrorKind},
-    credential::{CredentialNeed, ResolvedCredential},
-    text,
+    call::CallError,
+    credential::{
+        CredentialNeed, CredentialProblem, CredentialRefusal, RefusalCause, ResolvedCredential,
+    },
+    principal::Principal,
 };
 
-use super::{Pipeline, call::Caller, target::Target};
+use super::{
+    Pipeline,
+    call::Caller,
+    connection::{refused, too_late},
+    target::Target,
+};
 
 impl Pipeline {
     /// Step 5: resolves the credential that the source of `target` needs for this call. An access
@@ -22,14 +29,15 @@ impl Pipeline {
         target: &Target,
     ) -> Result<Option<Arc<ResolvedCredential>>, CallError> {
         let Caller { principal, call, cancellation } = caller;
-        let source = target.source.as_deref();
-        let need = source.map(|source| source.credential_for(&target.entry)).unwrap_or_default();
-        let CredentialNeed::Stored { reference, .. } = &need else { return Ok(None) };
+        let need = &target.need;
+        if *need == CredentialNeed::None {
+            return Ok(None);
+        }
         let step = call.span.begin_step("toolcrib.credential");
         let clock = &self.services.clock;
         let began = clock.monotonic_nanos();
         let deadline = target.entry.timeout;
-        let resolving = self.credentials.resolve(&need, &principal.tenant, &principal.id);
+        let resolving = self.credentials.resolve(need, &principal.tenant, &principal.id);
         let resolved = tokio::select! {
             biased;
             () = cancellation.cancelled() => Err(CallError::Cancelled),
@@ -37,17 +45,31 @@ impl Pipeline {
                 Ok(Ok(resolved)) => Ok(resolved),
                 Ok(Err(refusal)) => {
                     refusal.decided().into_iter().for_each(|denied| call.egress.note(denied));
-                    let error = UpstreamError::without_credential(&reference.name, &refusal);
-                    Err(CallError::Upstream(error))
+                    self.note_refused_account(principal, target, &refusal).await;
+                    Err(refused(need, &target.entry, &refusal, clock.now()))
                 }
-                Err(_late) => Err(CallError::Upstream(UpstreamError::new(
-                    UpstreamErrorKind::Timeout,
-                    format!("no credential within {}", text::duration(deadline)),
-                ))),
+                Err(_late) => Err(too_late(deadline)),
             },
         };
         let took = clock.monotonic_nanos().saturating_sub(began);
         call.resolving.fetch_add(took, Ordering::Relaxed);
         step.close(resolved)
+    }
+
+    /// Records that an account is refused. It was found before step 3, so it has just happened.
+    async fn note_refused_account(
+        &self,
+        principal: &Principal,
+        target: &Target,
+        refusal: &CredentialRefusal,
+    ) {
+        if let (
+            Some(account),
+            Some(id),
+            RefusalCause::Credential(CredentialProblem::NeedsConsent),
+        ) = (target.account(), &refusal.id, &refusal.cause)
+        {
+            self.connections.note_refused(principal, &target.entry.source, account, id).await;
+        }
     }
 }

@@ -157,7 +157,10 @@ impl Pipeline {
         }
         let report = Arc::new(self.proceed(principal, authorized, call).await);
         // If the tool requested input, the final answer is still missing.
-        let body = if idempotency::requests_input(&report) { None } else { keep(&report) };
+        let body = match idempotency::requests_input(&report) {
+            true => None,
+            false => keep(report.without_link().as_ref().unwrap_or(&report)),
+        };
         if let Some(store) = store {
             let mut reservation = self.idempotency.storing.reservation();
             reservation.add(body.as_ref().map_or(0, Bytes::len));

@@ -87,8 +87,8 @@ impl RecordedRun {
         // 8. run; a workflow finishes after its steps
         let egress = attempt.operation.invocation().egress.clone();
         let _running = self.services.metrics.runs(&self.entry.source);
-        let (mut execution, end) = self.run(&id, &started, attempt).await;
-        if end == CallEnd::Continues {
+        let (mut execution, call_end) = self.run(&id, &started, attempt).await;
+        if matches!(call_end, CallEnd::Continues) {
             return Ok(execution);
         }
         if let Some(keep) = self.step.as_ref().and_then(|step| step.keep.as_ref()) {
@@ -104,6 +104,12 @@ impl RecordedRun {
             execution.result = Err(interrupted());
         }
         self.span.end(&execution.result);
+        // The link of a step is for the caller of the workflow, and neither stored nor recorded.
+        if let CallEnd::NeedsConnection(required) = call_end
+            && execution.result.is_ok()
+        {
+            execution.result = Err(CallError::ConnectionRequired(required));
+        }
         // The memory of the request counts, and its interaction is open, until this point.
         drop((self.charge, self.guard));
         Ok(execution)

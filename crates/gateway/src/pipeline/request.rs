@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use toolcrib_core::{
-    call::{CallError, CallInput, Outcome, ProgressSink},
+    call::{CallError, CallInput, ConnectionRequired, Outcome, ProgressSink},
     catalog::Entry,
     id::{CallId, RunId},
     offer::OfferKind,
@@ -105,5 +105,18 @@ impl CallReport {
     /// The report of a call that failed with `error` before its tool was known.
     pub(crate) fn failed(run_id: RunId, call_id: CallId, error: CallError) -> Self {
         Self { run_id, call_id, entry: None, result: Err(error), duration: None }
+    }
+
+    /// The same report without a link, if it has one: for storage.
+    pub(super) fn without_link(&self) -> Option<Self> {
+        let Err(CallError::ConnectionRequired(required)) = &self.result else { return None };
+        let required = ConnectionRequired { link: None, ..(**required).clone() };
+        Some(Self {
+            run_id: self.run_id.clone(),
+            call_id: self.call_id.clone(),
+            entry: self.entry.clone(),
+            result: Err(CallError::ConnectionRequired(Box::new(required))),
+            duration: self.duration,
+        })
     }
 }

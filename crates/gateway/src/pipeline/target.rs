@@ -5,6 +5,7 @@ use std::sync::Arc;
 use toolcrib_core::{
     call::CallError,
     catalog::Entry,
+    credential::{AccountSpec, CredentialNeed},
     principal::Principal,
     quota::{Quota, QuotaKey},
     source::Source,
@@ -23,6 +24,8 @@ pub(crate) struct Target {
     /// The source that serves it; `None` if it is not running.
     pub(crate) source: Option<Arc<dyn Source>>,
     pub(crate) breaker: Option<Arc<Breaker>>,
+    /// The credential that the source needs for a call.
+    pub(crate) need: CredentialNeed,
     /// The quotas that count a call of this principal.
     pub(crate) quotas: Vec<(QuotaKey, Quota)>,
 }
@@ -38,8 +41,10 @@ impl Target {
     pub(crate) fn new(snapshot: Arc<Snapshot>, principal: &Principal, entry: Arc<Entry>) -> Self {
         let source = snapshot.sources.get(&entry.source).map(Arc::clone);
         let breaker = snapshot.breakers.get(&entry.source).map(Arc::clone);
+        let need = source.as_deref().map(|source| source.credential_for(&entry));
+        let need = need.unwrap_or_default();
         let quotas = quotas_of(&snapshot.gate, principal, &entry);
-        Self { snapshot, entry, source, breaker, quotas }
+        Self { snapshot, entry, source, breaker, need, quotas }
     }
 
     /// Checks that the source can receive a call now, before a person is asked to approve the call or
@@ -50,6 +55,14 @@ impl Target {
         }
         let source = self.source.as_ref().ok_or_else(not_running)?;
         source.check_reachable().map_err(CallError::Upstream)
+    }
+
+    /// The account that a call uses, if the source uses accounts.
+    pub(crate) fn account(&self) -> Option<&Arc<AccountSpec>> {
+        match &self.need {
+            CredentialNeed::Account { account, .. } => Some(account),
+            CredentialNeed::None | CredentialNeed::Stored { .. } => None,
+        }
     }
 
     /// The workflow that runs as this tool.

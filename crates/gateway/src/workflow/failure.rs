@@ -1,7 +1,7 @@
 //! Failures of steps and runs.
 
 use serde::{Deserialize, Serialize};
-use toolcrib_core::call::{CallError, Outcome, UpstreamErrorKind};
+use toolcrib_core::call::{CallError, ConnectionRequired, Outcome, UpstreamErrorKind};
 
 use crate::workflow_definition::{template::UnresolvedReference, value::StepValue};
 
@@ -9,13 +9,16 @@ use crate::workflow_definition::{template::UnresolvedReference, value::StepValue
 pub(super) type StepOutcome = Result<StepValue, Failure>;
 
 /// Why there is no result. The message is for the caller.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Failure {
     pub(super) code: String,
     pub(super) message: String,
     /// Whether another attempt could succeed.
     #[serde(default)]
     pub(super) again: bool,
+    /// The account that the caller has to connect. Its link is never stored.
+    #[serde(skip)]
+    pub(super) connection: Option<Box<ConnectionRequired>>,
 }
 
 /// A stored [`StepOutcome`], until the run finishes.
@@ -31,7 +34,7 @@ const MAX_WORDS: usize = 2_000;
 
 impl Failure {
     pub(super) fn new(code: &str, message: impl Into<String>) -> Self {
-        Self { code: code.to_owned(), message: message.into(), again: false }
+        Self { code: code.to_owned(), message: message.into(), again: false, connection: None }
     }
 
     /// The process that ran it has stopped.
@@ -69,6 +72,7 @@ impl Failure {
             | CallError::InvalidArguments(_)
             | CallError::ApprovalRequired { .. }
             | CallError::ApprovalRejected { .. }
+            | CallError::ConnectionRequired(_)
             | CallError::NotAccountable(_)
             | CallError::NeedsInput(_)
             | CallError::Cancelled
@@ -85,7 +89,11 @@ impl Failure {
             },
             _ => error.to_string(),
         };
-        Self { code: error.code().to_owned(), message, again }
+        let connection = match error {
+            CallError::ConnectionRequired(required) => Some(required.clone()),
+            _ => None,
+        };
+        Self { code: error.code().to_owned(), message, again, connection }
     }
 }
 

@@ -148,10 +148,13 @@ pub(super) async fn run(
             End::Failed(failure) if lasts && is_cut_off && failure.is_interrupted() => {
                 CallEnd::Continues
             }
+            End::Failed(Failure { connection: Some(required), .. }) => {
+                CallEnd::NeedsConnection(required.clone())
+            }
             _ => CallEnd::Ended,
         };
         match how {
-            CallEnd::Ended => run.finish(&end).await,
+            CallEnd::Ended | CallEnd::NeedsConnection(_) => run.finish(&end).await,
             CallEnd::Continues => run.interaction.close(SessionOutcome::Failed).await,
         }
         drop(listed);

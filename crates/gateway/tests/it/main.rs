@@ -2,10 +2,12 @@
 //! values of this process.
 #![cfg(test)]
 
+mod accounts;
 mod approvals;
 mod authn;
 mod background;
 mod breaker;
+mod connections;
 mod credentials;
 mod idempotency;
 mod late_calls;

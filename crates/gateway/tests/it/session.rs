@@ -385,6 +385,9 @@ async fn every_bracket_is_closed_once_and_last() {
                 | EventBody::SignInEnded(_)
                 | EventBody::SavedChanged(_)
                 | EventBody::KeyChanged(_)
+                | EventBody::AccountConnected(_)
+                | EventBody::AccountDisconnected(_)
+                | EventBody::AccountRefused(_)
                 | EventBody::ConfigEdited(_) => panic!("nothing changes"),
                 EventBody::InterruptRequested(_)
                 | EventBody::ApprovalGranted(_)

@@ -19,9 +19,9 @@ use toolcrib_core::{
     catalog::{Entry, Permit},
     clock::{Clock, Timestamp},
     credential::{
-        Credential, CredentialKind, CredentialNeed, CredentialProblem, CredentialRef,
-        CredentialRefusal, CredentialResolver, FoundCredential, Material, Owner, RefusalCause,
-        ResolvedCredential, Secret,
+        AccountSpec, Credential, CredentialKind, CredentialNeed, CredentialProblem, CredentialRef,
+        CredentialRefusal, CredentialResolver, FoundCredential, GrantStore, Material, Owner,
+        RefusalCause, ResolvedCredential, Secret,
     },
     descriptor::SourceKind,
     egress::{EgressDecided, EgressReason},
@@ -30,8 +30,8 @@ use toolcrib_core::{
     principal::{AuthMethod, Principal},
     scope::ScopeSet,
     source::{
-        Discovered, DiscoveredOffer, InvalidSource, Source, SourceFactory, SourceListener,
-        SourceSpec, SourceState, SourceStatus,
+        AccountConnector, Discovered, DiscoveredOffer, InvalidSource, Source, SourceFactory,
+        SourceListener, SourceSpec, SourceState, SourceStatus,
     },
     store::{KeyStore, StoreError},
 };
@@ -39,6 +39,8 @@ use toolcrib_gateway::{
     CallReport, CallRequest, Gateway, GatewayBuilder, ToolRef, clock::SystemClock, metrics::Surface,
 };
 use toolcrib_store::{MemoryCatalogs, MemoryLog, MemoryStorage};
+
+use crate::accounts::{self, Service};
 
 /// A log that fails on demand.
 #[derive(Clone, Default)]
@@ -114,6 +116,11 @@ pub(crate) fn recorded(body: &EventBody) -> String {
         EventBody::SignInEnded(ended) => format!("signed out {}", ended.principal),
         EventBody::SavedChanged(changed) => format!("{:?} {}", changed.action, changed.kind),
         EventBody::KeyChanged(changed) => format!("key {:?} {}", changed.action, changed.holder),
+        EventBody::AccountConnected(it) => format!("connected {} {}", it.of.word(), it.principal),
+        EventBody::AccountDisconnected(it) => {
+            format!("disconnected {} {}", it.of.word(), it.principal)
+        }
+        EventBody::AccountRefused(it) => format!("account refused {}", it.credential_id),
         EventBody::ConfigEdited(edited) => format!("edited {}", edited.after),
         EventBody::RecordResumed(resumed) => format!("resumed after {}", resumed.failed),
         EventBody::RecordAccepted(accepted) => format!("accepted {}", accepted.problem),
@@ -131,6 +138,7 @@ pub(crate) struct Factory {
     pub(crate) built: Mutex<Vec<Arc<Scripted>>>,
     pub(crate) offers: Mutex<Option<Result<Discovered, UpstreamErrorKind>>>,
     pub(crate) vault: Arc<Vault>,
+    pub(crate) service: Arc<Service>,
 }
 
 /// Resolves the credential of the tool `keyed`.
@@ -141,9 +149,24 @@ pub(crate) struct Vault {
     /// No access token is issued.
     pub(crate) hangs: AtomicBool,
     pub(crate) resolved: AtomicUsize,
+    /// The grants of accounts.
+    pub(crate) grants: Mutex<Option<Arc<dyn GrantStore>>>,
+    /// Why a connected account has no token.
+    pub(crate) refuses: Mutex<Option<CredentialProblem>>,
 }
 
 impl Vault {
+    async fn find(
+        &self,
+        need: &CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+    ) -> Result<Credential, CredentialRefusal> {
+        let CredentialNeed::Account { .. } = need else { return self.stored(tenant) };
+        let grants = self.grants.lock().clone().unwrap();
+        accounts::find(&grants, need, tenant, principal).await
+    }
+
     fn stored(&self, tenant: &TenantId) -> Result<Credential, CredentialRefusal> {
         let refused = |problem| CredentialRefusal {
             cause: RefusalCause::Credential(problem),
@@ -171,9 +194,9 @@ impl Vault {
 impl CredentialResolver for Vault {
     async fn resolve(
         &self,
-        _need: &CredentialNeed,
+        need: &CredentialNeed,
         tenant: &TenantId,
-        _principal: &PrincipalId,
+        principal: &PrincipalId,
     ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
         self.resolved.fetch_add(1, Ordering::SeqCst);
         if self.hangs.load(Ordering::SeqCst) {
@@ -181,17 +204,22 @@ impl CredentialResolver for Vault {
         }
         let value = Secret::new("value-canary".to_owned());
         let material = Material { value, client_secret: None };
-        let credential = self.stored(tenant)?;
+        let credential = Vault::find(self, need, tenant, principal).await?;
+        if let Some(problem) = *self.refuses.lock() {
+            let cause = RefusalCause::Credential(problem);
+            let destination = "api.example".to_owned();
+            return Err(CredentialRefusal { cause, id: Some(credential.id), destination });
+        }
         Ok(Some(Arc::new(ResolvedCredential { credential, material, token: None })))
     }
 
     async fn find(
         &self,
-        _need: &CredentialNeed,
+        need: &CredentialNeed,
         tenant: &TenantId,
-        _principal: &PrincipalId,
+        principal: &PrincipalId,
     ) -> Result<Option<FoundCredential>, CredentialRefusal> {
-        let Credential { id, owner, .. } = self.stored(tenant)?;
+        let Credential { id, owner, .. } = Vault::find(self, need, tenant, principal).await?;
         Ok(Some(FoundCredential { id, owner }))
     }
 }
@@ -199,6 +227,7 @@ impl CredentialResolver for Vault {
 /// A source whose tools are named after their behavior.
 pub(crate) struct Scripted {
     id: SourceId,
+    account: Option<Arc<AccountSpec>>,
     listener: Arc<dyn SourceListener>,
     pub(crate) offers: Mutex<Result<Discovered, UpstreamErrorKind>>,
     pub(crate) invoked: AtomicUsize,
@@ -252,6 +281,10 @@ impl SourceFactory for Factory {
         Arc::clone(&self.vault) as _
     }
 
+    fn accounts(&self) -> Arc<dyn AccountConnector> {
+        Arc::clone(&self.service) as _
+    }
+
     fn check(&self, spec: &SourceSpec) -> Result<(), InvalidSource> {
         match spec.upstream.identity().contains("impossible") {
             false => Ok(()),
@@ -270,6 +303,7 @@ impl SourceFactory for Factory {
         let offers = self.offers.lock().clone().unwrap_or_else(|| Ok(offer(&["echo"])));
         let source = Arc::new(Scripted {
             id: spec.id.clone(),
+            account: spec.account.clone(),
             listener: Arc::clone(&listener),
             offers: Mutex::new(offers),
             invoked: AtomicUsize::new(0),
@@ -327,6 +361,10 @@ impl Scripted {
                 Ok(Outcome::text(&format!("{call:?}"), false))
             }
             "fail" => Ok(Outcome::text("it went wrong", true)),
+            "expelled" => {
+                let kind = UpstreamErrorKind::Credential(CredentialProblem::NeedsConsent);
+                Err(UpstreamError::new(kind, "401"))
+            }
             "down" => Err(UpstreamError::new(UpstreamErrorKind::Unavailable, "not connected")),
             "dies" => Err(UpstreamError::new(UpstreamErrorKind::Died, "gone")),
             "hang" => {
@@ -377,6 +415,11 @@ impl Source for Scripted {
         self.offers.lock().clone().map_err(|kind| UpstreamError::new(kind, "scripted"))
     }
     fn credential_for(&self, entry: &Entry) -> CredentialNeed {
+        if let Some(account) = &self.account {
+            let destination = "api.example".to_owned();
+            let (source, account) = (self.id.clone(), Arc::clone(account));
+            return CredentialNeed::Account { source, account, destination };
+        }
         match entry.upstream_name.as_str() {
             "keyed" => CredentialNeed::Stored {
                 reference: CredentialRef::of_caller("github".parse().unwrap()),
@@ -465,6 +508,7 @@ pub(crate) async fn rig_at(
     let (log, factory) = (Log::default(), Arc::new(Factory::default()));
     *factory.offers.lock() = offers;
     let storage = storage(&log, &catalogs);
+    *factory.vault.grants.lock() = Some(Arc::clone(&storage.grants));
     let keys = Arc::clone(&storage.keys);
     let builder = GatewayBuilder::new(
         parse(text),

@@ -191,7 +191,12 @@ impl TokenRequest {
         };
         let secret = secret.map(|secret| (secret, oauth2.client_auth));
         let client = Client { id: &oauth2.client_id, secret };
-        let request = token::TokenRequest { client, grant, scopes: &oauth2.scopes, resource: None };
+        let request = token::TokenRequest {
+            client,
+            grant,
+            scopes: &oauth2.scopes,
+            resource: oauth2.resource.as_deref(),
+        };
         let url = endpoint(&oauth2.token_url)?;
         let allow = AllowList::default();
         let to = DocumentRequest { url, named: url, allow: &allow };

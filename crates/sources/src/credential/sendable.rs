@@ -8,7 +8,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use toolcrib_core::{
     credential::{
-        AccessToken, Credential, CredentialKind, CredentialProblem, ResolvedCredential, Secret,
+        AccessToken, Audience, Credential, CredentialKind, CredentialProblem, ResolvedCredential,
+        Secret,
     },
     id::CredentialId,
 };
@@ -157,8 +158,13 @@ impl std::fmt::Debug for SendableCredential {
 }
 
 pub(super) fn may_go(credential: &Credential, url: &Url) -> bool {
+    may_reach(&credential.audiences, url)
+}
+
+/// Whether values for `audiences` may be sent to `url`.
+pub(super) fn may_reach(audiences: &[Audience], url: &Url) -> bool {
     let private = url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url));
-    private && url.host_str().is_some_and(|host| credential.is_for(host))
+    private && url.host_str().is_some_and(|host| audiences.iter().any(|it| it.admits(host)))
 }
 
 /// Removes the named parameter from `query`; all other bytes are unchanged.

@@ -5,6 +5,7 @@ use toolcrib_core::call::{UpstreamError, UpstreamErrorKind};
 use toolcrib_mcp::message::RpcError;
 
 use crate::{
+    credential::TokenDenial,
     error::{protocol, refused},
     refusal::Refusal,
 };
@@ -19,6 +20,8 @@ pub(crate) enum Failure {
     SessionLost(Box<RpcError>),
     /// HTTP 401 or 403, for all requests except tool calls.
     Credentials(StatusCode),
+    /// The upstream refuses the token of an account, and has not run the call.
+    Denied(TokenDenial),
     /// Another unsuccessful status; for tool calls, any unsuccessful status.
     Refused(Refusal),
     Malformed(MalformedAnswer),
@@ -44,7 +47,7 @@ impl Failure {
                 error.kind,
                 UpstreamErrorKind::Unavailable | UpstreamErrorKind::Credential(_)
             ),
-            Self::Credentials(_) => true,
+            Self::Credentials(_) | Self::Denied(_) => true,
             Self::SessionExpired | Self::SessionLost(_) | Self::Refused(_) | Self::Malformed(_) => {
                 false
             }
@@ -71,6 +74,7 @@ impl From<Failure> for UpstreamError {
             Failure::SessionExpired => refused("the session expired again at once"),
             Failure::SessionLost(_) => refused("the session expired during the request"),
             Failure::Credentials(status) => refused(credentials_refused(status)),
+            Failure::Denied(denial) => refused(credentials_refused(denial.status())),
             Failure::Refused(refusal) => {
                 refused(format!("HTTP status {}", refusal.status.as_u16()))
             }

@@ -40,7 +40,7 @@ use super::{
 };
 use crate::{
     context::SourceContext,
-    credential::SourceCredential,
+    credential::{SourceCredential, TokenDenial},
     egress::{Answer, Body, Egress, EgressError, Endpoint, Flaw},
     error::{died, refused, too_large},
     refusal::{MAX_WORDS, Refusal, words},
@@ -71,6 +71,9 @@ pub(crate) struct HttpTarget {
 /// One upstream endpoint.
 pub(crate) struct Http {
     target: HttpTarget,
+    /// The account of a session that belongs to one grant. Without it, requests that belong to no
+    /// call are sent with the credential of the source.
+    account: Option<Mutex<Arc<ResolvedCredential>>>,
     peer: Arc<Peer>,
     max_message_bytes: usize,
     clock: Arc<dyn Clock>,
@@ -147,8 +150,28 @@ impl LegacySession {
 
 impl Http {
     pub(crate) fn new(target: HttpTarget, context: &SourceContext, peer: Arc<Peer>) -> Arc<Self> {
+        Self::of(target, None, context, peer)
+    }
+
+    /// Creates the endpoint for the requests of one account.
+    pub(crate) fn of_account(
+        target: HttpTarget,
+        account: Arc<ResolvedCredential>,
+        context: &SourceContext,
+        peer: Arc<Peer>,
+    ) -> Arc<Self> {
+        Self::of(target, Some(Mutex::new(account)), context, peer)
+    }
+
+    fn of(
+        target: HttpTarget,
+        account: Option<Mutex<Arc<ResolvedCredential>>>,
+        context: &SourceContext,
+        peer: Arc<Peer>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             target,
+            account,
             peer,
             max_message_bytes: context.limits.max_message_bytes,
             clock: Arc::clone(&context.clock),
@@ -158,6 +181,13 @@ impl Http {
             replies: Arc::new(Semaphore::new(MAX_REPLIES)),
             cancellations: Arc::new(Semaphore::new(MAX_CANCELLATIONS)),
         })
+    }
+
+    /// Replaces the token of the account. A session belongs to the same account for its whole life.
+    pub(crate) fn set_account(&self, account: &Arc<ResolvedCredential>) {
+        if let Some(current) = &self.account {
+            *current.lock() = Arc::clone(account);
+        }
     }
 
     pub(crate) fn session(&self) -> LegacySession {
@@ -202,6 +232,13 @@ impl Http {
             .await?;
         let status = answer.status();
         let is_call = call.method == method::CALL_TOOL;
+        if is_call
+            && self.target.credential.as_ref().is_some_and(|it| it.is_account())
+            && let Some(denial) = TokenDenial::read(status, answer.headers())
+        {
+            // The account of one caller; calls of others continue.
+            return Err(Failure::Denied(denial));
+        }
         if call.optional && is_about_credentials(status) {
             return Err(Failure::Credentials(status));
         }
@@ -329,6 +366,8 @@ impl Http {
         trail: &EgressTrail,
     ) -> Result<Answer, Failure> {
         let HttpTarget { endpoint, egress, credential } = &self.target;
+        let account = self.account.as_ref().map(|account| Arc::clone(&account.lock()));
+        let resolved = resolved.or(account.as_deref());
         let mut request = endpoint.request(method, headers, body);
         match (credential, resolved) {
             (Some(credential), Some(resolved)) => {

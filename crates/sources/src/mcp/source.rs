@@ -20,9 +20,9 @@ use toolcrib_tasks::{Policy, Task};
 
 use super::{
     failure::Failure,
-    message::Reply,
     result,
     supervise::{Listing, Supervisor, Target},
+    tool_call::CallTarget,
 };
 use crate::context::SourceContext;
 
@@ -73,29 +73,22 @@ impl McpSource {
         let slot = self.supervisor.calls.slot(permit).await?;
         // The call waits while it holds a slot, so that no more calls wait than may run.
         let connection = self.supervisor.connected_now(waits).await?;
-        let schema = permit.entry().tool.input_schema.as_ref();
         if pinned.is_some() {
             self.supervisor.listed(&connection).await?;
         }
         connection.check(name, pinned)?;
-        let session = connection.legacy_session();
-        let reply = match connection.call_tool(name, schema, &call).await {
-            // The upstream did not read the request.
-            Err(Failure::SessionExpired) => {
-                if self.supervisor.renew(&connection, session).await? {
-                    self.supervisor.announce_list();
-                }
-                connection.check(name, pinned)?;
-                connection.call_tool(name, schema, &call).await
+        let schema = permit.entry().tool.input_schema.as_ref();
+        let target = CallTarget { name, pinned, schema };
+        let mut reply = self.supervisor.call(&connection, &target, &call).await?;
+        if let Err(Failure::Denied(denial)) = &reply
+            && let Some(renewed) = self.supervisor.after(denial, &call).await?
+        {
+            call.credential = Some(renewed);
+            reply = self.supervisor.call(&connection, &target, &call).await?;
+            if let Err(Failure::Denied(denial)) = &reply {
+                self.supervisor.after(denial, &call).await?;
             }
-            Err(Failure::SessionLost(error)) => {
-                if let Ok(true) = self.supervisor.renew(&connection, session).await {
-                    self.supervisor.announce_list();
-                }
-                Ok(Reply::Error(*error))
-            }
-            reply => reply,
-        };
+        }
         drop(slot);
         let modern = connection.session.era.is_modern();
         let input = call.input.as_ref().filter(|_| modern);
@@ -166,6 +159,7 @@ impl Source for McpSource {
     async fn close(&self) {
         self.supervisor.calls.closed.cancel();
         self.task.ended().await;
+        self.supervisor.sessions.close().await;
         self.supervisor.status.set(SourceState::Stopped, "closed");
         if let Some((_, credential)) = self.supervisor.credential() {
             credential.wait_for_requests().await;

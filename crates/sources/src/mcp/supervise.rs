@@ -33,6 +33,7 @@ use super::{
     negotiation::{Approach, Session, initialize, negotiate},
     peer::Peer,
     remainder::Remainder,
+    sessions::GrantSessions,
     stdio::{self, StdioDriver},
     watch,
     wire::Wire,
@@ -87,6 +88,8 @@ pub(crate) struct Supervisor {
     /// The stderr output of its children.
     pub(crate) stderr: Arc<Lines>,
     link: watch_channel::Sender<Link>,
+    /// Sessions of accounts, beside the connection.
+    pub(crate) sessions: GrantSessions,
     pub(crate) calls: Calls,
     list_changed: Arc<ListChanges>,
     /// Whether a change was announced while the first list of a connection was read.
@@ -141,6 +144,7 @@ impl Supervisor {
             remainder: Remainder::default(),
             stderr: Arc::new(Lines::new(context.id.clone(), mode, Arc::clone(&context.clock))),
             link: watch_channel::Sender::new(Link::Connecting),
+            sessions: GrantSessions::default(),
             calls: Calls::new(&context.limits),
             list_changed: Arc::default(),
             missed_change: AtomicBool::new(false),
@@ -162,6 +166,7 @@ impl Supervisor {
         tokio::select! {
             () = self.keep_connected() => {}
             () = watch::debounce(&self.list_changed, changed) => {}
+            () = self.sessions.keep_tidy(self.credential().map(|(_, it)| it.removals())) => {}
         }
     }
 

@@ -240,12 +240,12 @@ impl Shared {
         };
         let Plan { egress, credential, .. } = &*self.plan;
         self.plan.headers.authorize(&mut request);
-        let echoes = SourceCredential::attach(credential.as_ref(), &mut request, call)?;
-        let answer = async {
-            let answer = egress.send(request, &call.egress).await?;
-            response::outcome(answer, call.max_result_bytes, self.context.clock.now()).await
+        let sent = SourceCredential::send(credential.as_ref(), egress, request, call).await;
+        let (echoes, answer) = sent?;
+        let outcome = async {
+            response::outcome(answer?, call.max_result_bytes, self.context.clock.now()).await
         };
-        credential::clean(&echoes, answer.await)
+        credential::clean(&echoes, outcome.await)
     }
 }
 

@@ -90,18 +90,17 @@ impl Remote {
     }
 
     async fn send(&self, request: &Request, call: &Invocation) -> Result<Outcome, UpstreamError> {
-        let mut outgoing = match request.fill(&call.arguments) {
+        let outgoing = match request.fill(&call.arguments) {
             Ok(outgoing) => outgoing,
             Err(problem) => {
                 return Ok(Outcome::text(&format!("not sent: {problem}"), true));
             }
         };
-        let echoes = SourceCredential::attach(self.credential.as_ref(), &mut outgoing, call)?;
-        let answer = async {
-            let answer = self.egress.send(outgoing, &call.egress).await?;
-            read(request, answer, call.max_result_bytes).await
-        };
-        credential::clean(&echoes, answer.await)
+        let credential = self.credential.as_ref();
+        let sent = SourceCredential::send(credential, &self.egress, outgoing, call).await;
+        let (echoes, answer) = sent?;
+        let outcome = async { read(request, answer?, call.max_result_bytes).await };
+        credential::clean(&echoes, outcome.await)
     }
 }
 

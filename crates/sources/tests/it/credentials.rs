@@ -70,6 +70,7 @@ fn oauth2(server: &EchoServer) -> OAuth2 {
         client_id: "toolcrib".to_owned(),
         client_auth: ClientAuth::Basic,
         scopes: Vec::new(),
+        resource: None,
     }
 }
 
@@ -192,7 +193,7 @@ async fn one_access_token_serves_all_calls_until_it_is_refused() {
 
 /// A clock that a test advances.
 #[derive(Default)]
-struct Seconds(AtomicU64);
+pub(crate) struct Seconds(pub(crate) AtomicU64);
 
 impl Clock for Seconds {
     fn now(&self) -> Timestamp {

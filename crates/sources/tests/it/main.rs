@@ -2,6 +2,7 @@
 //! hand-written faulty one and one made with the official SDK. All tests use the public factory.
 #![cfg(test)]
 
+mod accounts;
 mod answers;
 mod bounds;
 mod cancel;

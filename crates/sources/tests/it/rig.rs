@@ -130,13 +130,19 @@ impl Rig {
     #[cfg(feature = "wasm")]
     pub(crate) fn installed(spec: PackSpec, library: Library, limits: SourceLimits) -> Self {
         let id = SourceId::parse("crib").unwrap();
-        let spec = SourceSpec { id, upstream: UpstreamSpec::Pack(spec), limits, credential: None };
+        let spec = SourceSpec {
+            id,
+            upstream: UpstreamSpec::Pack(spec),
+            limits,
+            credential: None,
+            account: None,
+        };
         Self::of(&spec, &Factory::new(Arc::new(StoppedClock)).with_packs(library))
     }
 
     fn build(upstream: UpstreamSpec, limits: SourceLimits) -> Self {
         let id = SourceId::parse("crib").unwrap();
-        let spec = SourceSpec { id, upstream, limits, credential: None };
+        let spec = SourceSpec { id, upstream, limits, credential: None, account: None };
         Self::of(&spec, &Factory::new(Arc::new(StoppedClock)))
     }
 
@@ -161,7 +167,7 @@ impl Rig {
     ) -> Self {
         let id = SourceId::parse("crib").unwrap();
         let (upstream, limits) = (UpstreamSpec::McpStdio(spec), SourceLimits::default());
-        let spec = SourceSpec { id, upstream, limits, credential: None };
+        let spec = SourceSpec { id, upstream, limits, credential: None, account: None };
         let factory = Factory::new(Arc::new(StoppedClock)).with_tasks(tasks.clone());
         let source = factory.build(&spec, listener).unwrap();
         let credentials = factory.credentials();
@@ -176,11 +182,12 @@ impl Rig {
             upstream,
             limits: SourceLimits::default(),
             credential: Some(CredentialRef::of_tenant(name.parse().unwrap(), tenant)),
+            account: None,
         };
         Self::of(&spec, factory)
     }
 
-    fn of(spec: &SourceSpec, factory: &Factory) -> Self {
+    pub(crate) fn of(spec: &SourceSpec, factory: &Factory) -> Self {
         let (count, changes) = watch::channel(0);
         let source = factory.build(spec, Arc::new(CountChanges(count))).unwrap();
         let credentials = factory.credentials();
@@ -281,7 +288,11 @@ impl Rig {
         self.serve(&permit(tool, None, None), invocation).await
     }
 
-    async fn serve(&self, permit: &Permit, call: Invocation) -> Result<Reply, UpstreamError> {
+    pub(crate) async fn serve(
+        &self,
+        permit: &Permit,
+        call: Invocation,
+    ) -> Result<Reply, UpstreamError> {
         let served = async {
             let call = self.resolved(permit, call).await?;
             self.source.serve(permit, Operation::CallTool(call)).await
@@ -300,13 +311,13 @@ impl Rig {
         let resolved = self.credentials.resolve(&need, &caller.tenant, &caller.id).await;
         let credential = resolved.map_err(|refusal| {
             refusal.decided().into_iter().for_each(|denied| call.egress.note(denied));
-            UpstreamError::without_credential(&"it".parse().unwrap(), &refusal)
+            UpstreamError::without_credential("credential `it`", &refusal)
         })?;
         Ok(Invocation { credential, ..call })
     }
 }
 
-fn outcome(reply: Reply) -> Outcome {
+pub(crate) fn outcome(reply: Reply) -> Outcome {
     match reply {
         Reply::Done(outcome) => outcome,
         Reply::NeedsInput(question) => panic!("the upstream asks: {question:?}"),
@@ -345,6 +356,16 @@ pub(crate) fn invocation(arguments: Value) -> Invocation {
 }
 
 pub(crate) fn permit(tool: &str, schema: Option<Value>, pinned: Option<Digest>) -> Permit {
+    permit_of("tester", tool, schema, pinned)
+}
+
+/// Returns the permit of a principal of the tenant `tenant`.
+pub(crate) fn permit_of(
+    principal: &str,
+    tool: &str,
+    schema: Option<Value>,
+    pinned: Option<Digest>,
+) -> Permit {
     let source = SourceId::parse("crib").unwrap();
     let mut entry = Entry::new(SourceKind::Mcp, &source, tool, SafetyTier::Read).unwrap();
     entry.tool.auth = Some(Auth { scopes: Some(Vec::new()), credential_ref: None });
@@ -352,7 +373,7 @@ pub(crate) fn permit(tool: &str, schema: Option<Value>, pinned: Option<Digest>) 
     entry.timeout = PATIENCE;
     entry.pinned = pinned;
     let principal = Principal {
-        id: PrincipalId::parse("tester").unwrap(),
+        id: PrincipalId::parse(principal).unwrap(),
         tenant: TenantId::parse("tenant").unwrap(),
         scopes: ScopeSet::default(),
         roles: Vec::new(),

@@ -5,13 +5,13 @@ use toolcrib_core::{
     clock::Timestamp,
     credential::{
         AccountGrant, ClientAuth, CredentialStoreError, GrantPlace, GrantSecrets, GrantState,
-        GrantStore, GrantTerms, MAX_PENDING_AUTHORIZATIONS, OAuth2, PendingAuthorization,
+        GrantStore, GrantTerms, MAX_PENDING_AUTHORIZATIONS, OAuth2, Owner, PendingAuthorization,
         PendingTerms, Secret,
     },
     store::{Storage, StoreError},
 };
 
-use super::moment;
+use super::{connect_store::link, moment};
 
 fn secret(text: &str) -> Secret {
     Secret::new(text.to_owned())
@@ -23,17 +23,21 @@ fn oauth2() -> OAuth2 {
         client_id: "crib".to_owned(),
         client_auth: ClientAuth::Post,
         scopes: vec!["repo".to_owned()],
+        resource: Some("https://api.example/".to_owned()),
     }
 }
 
 /// The place of source `s` for a principal of tenant `t`.
 pub fn place(principal: &str) -> GrantPlace {
     GrantPlace {
-        tenant: "t".parse().unwrap(),
-        principal: principal.parse().unwrap(),
+        owner: Owner::principal("t".parse().unwrap(), principal.parse().unwrap()),
         source: "s".parse().unwrap(),
-        resource: String::new(),
     }
+}
+
+/// The place of source `s` for the whole of tenant `t`.
+pub fn tenant_place() -> GrantPlace {
+    GrantPlace { owner: Owner::tenant("t".parse().unwrap()), source: "s".parse().unwrap() }
 }
 
 /// A grant that sets every field.
@@ -48,6 +52,8 @@ pub fn grant(id: &str, principal: &str) -> AccountGrant {
             account: Some("ünn@example".to_owned()),
             state: GrantState::Active,
             token_expires_at: Some(moment(3_600_000)),
+            missing_scopes: vec!["repo:delete".to_owned()],
+            revocation_url: Some("https://id.example/revoke".to_owned()),
         },
         created_at: moment(1),
         changed_at: moment(1),
@@ -70,12 +76,15 @@ pub fn pending(state: &str, principal: &str, at: Timestamp) -> PendingAuthorizat
     PendingAuthorization {
         state: PendingAuthorization::hash(&secret(state)),
         id: format!("cred-{state}").parse().unwrap(),
-        place: GrantPlace { resource: "https://api.example/".to_owned(), ..place(principal) },
+        place: place(principal),
         terms: PendingTerms {
             issuer: "https://id.example".to_owned(),
             redirect_uri: "https://crib.example/connect/s/callback".to_owned(),
             oauth2: oauth2(),
-            session: Some(Digest::of(b"session")),
+            names_issuer: true,
+            revocation_url: Some("https://id.example/revoke".to_owned()),
+            principal: principal.parse().unwrap(),
+            browser: Digest::of(b"cookie"),
         },
         created_at: at,
         expires_at: at + chrono::Duration::minutes(10),
@@ -100,6 +109,8 @@ pub async fn a_grant_comes_back_as_it_was_put(storage: &dyn Storage) {
         terms: GrantTerms {
             account: None,
             token_expires_at: None,
+            missing_scopes: Vec::new(),
+            revocation_url: None,
             state: GrantState::NeedsConsent,
             ..full.terms.clone()
         },
@@ -114,16 +125,19 @@ pub async fn a_grant_comes_back_as_it_was_put(storage: &dyn Storage) {
     assert_eq!(read(store, &bare.place).await, Some((bare, [None, None, None])));
 }
 
-/// A grant is of one principal, source and resource; a new consent replaces the earlier one.
+/// A grant is for one owner and source; a new consent replaces the earlier one.
 pub async fn a_place_has_one_grant(storage: &dyn Storage) {
     let store = &*storage.grants();
     let first = grant("a", "ann");
     store.put(first.clone(), secrets("first")).await.unwrap();
     for other in [
-        GrantPlace { tenant: "u".parse().unwrap(), ..first.place.clone() },
+        GrantPlace {
+            owner: Owner { tenant: "u".parse().unwrap(), ..first.place.owner.clone() },
+            ..first.place.clone()
+        },
         GrantPlace { source: "r".parse().unwrap(), ..first.place.clone() },
-        GrantPlace { resource: "x".to_owned(), ..first.place.clone() },
         place("bob"),
+        tenant_place(),
     ] {
         assert!(read(store, &other).await.is_none(), "{other:?}");
         let same_id = AccountGrant { place: other, ..first.clone() };
@@ -135,7 +149,7 @@ pub async fn a_place_has_one_grant(storage: &dyn Storage) {
     store.put(grant("c", "ann"), secrets("second")).await.unwrap();
     let (now, [access, ..]) = read(store, &first.place).await.unwrap();
     assert_eq!((now.id.as_str(), access.as_deref()), ("c", Some("access second")));
-    let tenant = first.place.tenant;
+    let tenant = first.place.owner.tenant;
     let listed = async |principal: Option<&str>| -> Vec<String> {
         let principal = principal.map(|name| name.parse().unwrap());
         let listed = store.list(&tenant, principal.as_ref()).await.unwrap();
@@ -148,6 +162,74 @@ pub async fn a_place_has_one_grant(storage: &dyn Storage) {
     assert!(store.remove(&tenant, &now.id).await.unwrap());
     assert!(!store.remove(&tenant, &now.id).await.unwrap());
     assert_eq!(listed(None).await, ["b"]);
+}
+
+/// The account of the tenant and that of one of its principals do not replace each other.
+pub async fn a_tenant_has_a_grant_beside_its_principals(storage: &dyn Storage) {
+    let store = &*storage.grants();
+    let shared = AccountGrant { place: tenant_place(), ..grant("b", "ann") };
+    let own = grant("a", "ann");
+    store.put(own.clone(), secrets("own")).await.unwrap();
+    store.put(shared.clone(), secrets("shared")).await.unwrap();
+    for (grant, value) in [(&own, "access own"), (&shared, "access shared")] {
+        let (found, [access, ..]) = read(store, &grant.place).await.unwrap();
+        assert_eq!((&found, access.as_deref()), (grant, Some(value)));
+    }
+    let tenant = &own.place.owner.tenant;
+    let listed = store.list(tenant, None).await.unwrap();
+    assert_eq!(listed, [shared.clone(), own.clone()], "the tenant's own is first");
+    let of_ann = store.list(tenant, own.place.owner.principal.as_ref()).await.unwrap();
+    assert_eq!(of_ann, std::slice::from_ref(&own));
+    let moved = AccountGrant { place: own.place.clone(), ..shared.clone() };
+    assert!(!store.change(moved, secrets("moved")).await.unwrap());
+    assert!(store.change(shared.clone(), secrets("new")).await.unwrap());
+    assert!(store.remove(tenant, &own.id).await.unwrap());
+    let (found, [access, ..]) = read(store, &shared.place).await.unwrap();
+    assert_eq!((found.revision, access.as_deref()), (2, Some("access new")));
+}
+
+/// One holder renews a grant, until it ends its lease or the lease ends by time.
+pub async fn a_lease_has_one_holder(storage: &dyn Storage) {
+    let store = &*storage.grants();
+    let first = grant("a", "ann");
+    store.put(first.clone(), secrets("one")).await.unwrap();
+    store.put(grant("b", "bob"), secrets("bob")).await.unwrap();
+    let lease = async |id: &str, holder: &str, now: i64, until: i64| {
+        store.lease(&id.parse().unwrap(), holder, moment(now), moment(until)).await.unwrap()
+    };
+    assert!(lease("a", "one", 0, 1_000).await);
+    assert!(!lease("a", "two", 999, 2_000).await, "another holder is permitted");
+    assert!(lease("b", "two", 0, 1_000).await, "leases are of one grant");
+    assert!(lease("a", "one", 500, 1_500).await, "a holder can extend its lease");
+    assert!(!lease("a", "two", 1_000, 2_000).await);
+    assert!(store.change(first.clone(), secrets("two")).await.unwrap());
+    assert!(!lease("a", "two", 1_499, 2_000).await, "a change does not end the lease");
+    assert!(lease("a", "two", 1_500, 2_500).await, "it ends by time");
+    store.end_lease(&first.id, "one").await.unwrap();
+    assert!(!lease("a", "one", 2_000, 3_000).await, "only its holder can end it");
+    store.end_lease(&first.id, "two").await.unwrap();
+    store.end_lease(&first.id, "two").await.unwrap();
+    assert!(lease("a", "one", 2_000, 3_000).await);
+    let (now, _) = read(store, &first.place).await.unwrap();
+    assert_eq!(now, AccountGrant { revision: 2, ..first.clone() }, "a lease is no change");
+    assert!(store.remove(&first.place.owner.tenant, &first.id).await.unwrap());
+    assert!(!lease("a", "one", 5_000, 6_000).await, "the grant was removed");
+    store.end_lease(&first.id, "one").await.unwrap();
+    store.put(first.clone(), secrets("three")).await.unwrap();
+    assert!(lease("a", "two", 2_000, 3_000).await, "a new consent has no lease");
+}
+
+/// Of many servers that notice an expired token at once, one renews it.
+pub async fn of_many_that_lease_a_grant_one_does(storage: &dyn Storage) {
+    let store = &*storage.grants();
+    let first = grant("a", "ann");
+    store.put(first.clone(), secrets("one")).await.unwrap();
+    let id = &first.id;
+    let leases = (0..8).map(async |number| {
+        store.lease(id, &format!("server {number}"), moment(0), moment(1_000)).await.unwrap()
+    });
+    let permitted = futures_util::future::join_all(leases).await;
+    assert_eq!(permitted.into_iter().filter(|permitted| *permitted).count(), 1);
 }
 
 /// A change based on an old revision does not undo a newer one.
@@ -210,20 +292,32 @@ pub async fn authorizations_are_bounded(storage: &dyn Storage) {
     }
     assert!(!begin(100, "ann", moment(1)).await.unwrap());
     assert!(begin(0, "bob", moment(1)).await.unwrap());
-    assert!(begin(100, "ann", moment(600_000)).await.unwrap());
+    let of_tenant =
+        PendingAuthorization { place: tenant_place(), ..pending("of-tenant", "ann", moment(1)) };
+    let begun = store.begin(of_tenant.clone(), secret("v")).await.unwrap();
+    assert!(!begun, "the person is counted, not the owner");
+    let of_bob = pending("of-tenant", "bob", moment(1));
+    let of_tenant = PendingAuthorization { terms: of_bob.terms, ..of_tenant };
+    assert!(store.begin(of_tenant.clone(), secret("v")).await.unwrap());
+    let (taken, _) = store.take(&of_tenant.state, moment(2)).await.unwrap().unwrap();
+    assert!(taken == of_tenant);
+    assert!(begin(100, "ann", moment(600_000)).await.unwrap(), "expired ones do not count");
 }
 
-/// Expired grants do not work, and leave the store with expired authorizations.
+/// Expired grants do not work, and leave the store with expired authorizations and links.
 pub async fn expired_rows_are_swept(storage: &dyn Storage) {
     let store = &*storage.grants();
     let short = AccountGrant { expires_at: Some(moment(1_000)), ..grant("a", "ann") };
     store.put(short.clone(), secrets("v")).await.unwrap();
     store.put(AccountGrant { expires_at: None, ..grant("b", "bob") }, secrets("v")).await.unwrap();
     assert!(store.begin(pending("one", "ann", moment(0)), secret("v")).await.unwrap());
+    store.add_link(link("one", "ann", moment(0))).await.unwrap();
+    store.add_link(link("two", "ann", moment(1))).await.unwrap();
     assert!(store.get(&short.place, moment(999)).await.unwrap().is_some());
     assert!(store.get(&short.place, moment(1_000)).await.unwrap().is_none());
     assert_eq!(store.sweep(moment(999)).await.unwrap(), 0);
-    assert_eq!(store.sweep(moment(600_000)).await.unwrap(), 2);
-    let left = store.list(&short.place.tenant, None).await.unwrap();
+    assert_eq!(store.sweep(moment(600_000)).await.unwrap(), 3);
+    assert_eq!(store.sweep(moment(600_001)).await.unwrap(), 1, "the later link");
+    let left = store.list(&short.place.owner.tenant, None).await.unwrap();
     assert_eq!(left.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ["b"]);
 }

@@ -1,6 +1,6 @@
-//! Grants and pending authorizations in memory, unsealed.
+//! Grants, links, pending authorizations and clients in memory, unsealed.
 
-use std::sync::Mutex;
+use std::{collections::HashMap, sync::Mutex};
 
 use async_trait::async_trait;
 use chrono::SubsecRound;
@@ -8,8 +8,8 @@ use toolcrib_core::{
     canonical::Digest,
     clock::Timestamp,
     credential::{
-        AccountGrant, CredentialStoreError, GrantPlace, GrantSecrets, GrantStore,
-        MAX_PENDING_AUTHORIZATIONS, PendingAuthorization, Secret,
+        AccountGrant, ConnectLink, CredentialStoreError, GrantPlace, GrantSecrets, GrantStore,
+        MAX_LINKS, MAX_PENDING_AUTHORIZATIONS, PendingAuthorization, RegisteredClient, Secret,
     },
     id::{CredentialId, PrincipalId, TenantId},
     store::StoreError,
@@ -17,11 +17,22 @@ use toolcrib_core::{
 
 use super::shared::lock;
 
-/// Grants and pending authorizations in memory, unsealed.
+/// Grants, links, pending authorizations and clients in memory, unsealed.
 #[derive(Debug, Default)]
 pub(super) struct MemoryGrants {
-    grants: Mutex<Vec<(AccountGrant, GrantSecrets)>>,
+    grants: Mutex<Vec<StoredGrant>>,
     pending: Mutex<Vec<(PendingAuthorization, Secret)>>,
+    links: Mutex<Vec<ConnectLink>>,
+    /// By issuer and address.
+    clients: Mutex<HashMap<(String, String), RegisteredClient>>,
+}
+
+#[derive(Debug)]
+struct StoredGrant {
+    grant: AccountGrant,
+    secrets: GrantSecrets,
+    /// The holder, and the end.
+    lease: Option<(String, Timestamp)>,
 }
 
 fn as_stored(grant: AccountGrant) -> AccountGrant {
@@ -31,6 +42,20 @@ fn as_stored(grant: AccountGrant) -> AccountGrant {
         expires_at: grant.expires_at.map(|at| at.trunc_subsecs(3)),
         ..grant
     }
+}
+
+/// The principal whose pending authorizations are counted together.
+fn holder(pending: &PendingAuthorization) -> (&TenantId, &PrincipalId) {
+    (&pending.place.owner.tenant, &pending.terms.principal)
+}
+
+/// The principal whose links are counted together.
+fn user(link: &ConnectLink) -> (&TenantId, &PrincipalId) {
+    (&link.place.owner.tenant, &link.principal)
+}
+
+fn conflict(what: &str) -> CredentialStoreError {
+    StoreError::Conflict(what.to_owned()).into()
 }
 
 #[async_trait]
@@ -44,12 +69,12 @@ impl GrantStore for MemoryGrants {
         let is_replaced = |other: &AccountGrant| {
             other.place == grant.place || other.has_expired(grant.created_at)
         };
-        if grants.iter().any(|(other, _)| other.id == grant.id && !is_replaced(other)) {
-            return Err(StoreError::Conflict("a grant with this id".to_owned()).into());
+        if grants.iter().any(|it| it.grant.id == grant.id && !is_replaced(&it.grant)) {
+            return Err(conflict("a grant with this id"));
         }
-        grants.retain(|(other, _)| !is_replaced(other));
-        grants.push((as_stored(grant), secrets));
-        grants.sort_by(|(a, _), (b, _)| a.place.cmp(&b.place));
+        grants.retain(|it| !is_replaced(&it.grant));
+        grants.push(StoredGrant { grant: as_stored(grant), secrets, lease: None });
+        grants.sort_by(|a, b| a.grant.place.cmp(&b.grant.place));
         Ok(())
     }
 
@@ -59,9 +84,8 @@ impl GrantStore for MemoryGrants {
         now: Timestamp,
     ) -> Result<Option<(AccountGrant, GrantSecrets)>, CredentialStoreError> {
         let grants = lock(&self.grants);
-        let found =
-            grants.iter().find(|(grant, _)| grant.place == *place && !grant.has_expired(now));
-        Ok(found.cloned())
+        let found = grants.iter().find(|it| it.grant.place == *place && !it.grant.has_expired(now));
+        Ok(found.map(|it| (it.grant.clone(), it.secrets.clone())))
     }
 
     async fn list(
@@ -70,10 +94,11 @@ impl GrantStore for MemoryGrants {
         principal: Option<&PrincipalId>,
     ) -> Result<Vec<AccountGrant>, CredentialStoreError> {
         let is_listed = |grant: &&AccountGrant| {
-            grant.place.tenant == *tenant
-                && principal.is_none_or(|who| grant.place.principal == *who)
+            let owner = &grant.place.owner;
+            owner.tenant == *tenant
+                && (principal.is_none() || owner.principal.as_ref() == principal)
         };
-        Ok(lock(&self.grants).iter().map(|(grant, _)| grant).filter(is_listed).cloned().collect())
+        Ok(lock(&self.grants).iter().map(|it| &it.grant).filter(is_listed).cloned().collect())
     }
 
     async fn change(
@@ -84,10 +109,11 @@ impl GrantStore for MemoryGrants {
         let mut grants = lock(&self.grants);
         let identity =
             |other: &AccountGrant| (other.id.clone(), other.place.clone(), other.revision);
-        let found = grants.iter_mut().find(|(other, _)| identity(other) == identity(&grant));
+        let found = grants.iter_mut().find(|it| identity(&it.grant) == identity(&grant));
         let Some(found) = found else { return Ok(false) };
-        let (created_at, revision) = (found.0.created_at, grant.revision + 1);
-        *found = (as_stored(AccountGrant { created_at, revision, ..grant }), secrets);
+        let (created_at, revision) = (found.grant.created_at, grant.revision + 1);
+        found.grant = as_stored(AccountGrant { created_at, revision, ..grant });
+        found.secrets = secrets;
         Ok(true)
     }
 
@@ -98,7 +124,7 @@ impl GrantStore for MemoryGrants {
     ) -> Result<bool, CredentialStoreError> {
         let mut grants = lock(&self.grants);
         let before = grants.len();
-        grants.retain(|(grant, _)| grant.place.tenant != *tenant || grant.id != *id);
+        grants.retain(|it| it.grant.place.owner.tenant != *tenant || it.grant.id != *id);
         Ok(grants.len() < before)
     }
 
@@ -108,17 +134,15 @@ impl GrantStore for MemoryGrants {
         verifier: Secret,
     ) -> Result<bool, CredentialStoreError> {
         let mut all = lock(&self.pending);
-        let who = |entry: &PendingAuthorization| {
-            (entry.place.tenant.clone(), entry.place.principal.clone())
-        };
-        let own = who(&pending);
-        all.retain(|(entry, _)| who(entry) != own || entry.expires_at > pending.created_at);
-        if all.iter().filter(|(entry, _)| who(entry) == own).count() >= MAX_PENDING_AUTHORIZATIONS {
+        all.retain(|(entry, _)| {
+            holder(entry) != holder(&pending) || entry.expires_at > pending.created_at
+        });
+        let own = all.iter().filter(|(entry, _)| holder(entry) == holder(&pending));
+        if own.count() >= MAX_PENDING_AUTHORIZATIONS {
             return Ok(false);
         }
         if all.iter().any(|(entry, _)| entry.state == pending.state) {
-            let what = "an authorization with this state".to_owned();
-            return Err(StoreError::Conflict(what).into());
+            return Err(conflict("an authorization with this state"));
         }
         let (created_at, expires_at) = (pending.created_at, pending.expires_at);
         let (created_at, expires_at) = (created_at.trunc_subsecs(3), expires_at.trunc_subsecs(3));
@@ -137,11 +161,106 @@ impl GrantStore for MemoryGrants {
         Ok(taken.filter(|(entry, _)| entry.expires_at > now))
     }
 
+    async fn lease(
+        &self,
+        id: &CredentialId,
+        holder: &str,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<bool, CredentialStoreError> {
+        let mut grants = lock(&self.grants);
+        let found = grants.iter_mut().find(|it| it.grant.id == *id);
+        let Some(found) = found else { return Ok(false) };
+        let now = now.trunc_subsecs(3);
+        if found.lease.as_ref().is_some_and(|(other, end)| other != holder && *end > now) {
+            return Ok(false);
+        }
+        found.lease = Some((holder.to_owned(), until.trunc_subsecs(3)));
+        Ok(true)
+    }
+
+    async fn end_lease(&self, id: &CredentialId, holder: &str) -> Result<(), CredentialStoreError> {
+        let mut grants = lock(&self.grants);
+        if let Some(found) = grants.iter_mut().find(|it| it.grant.id == *id) {
+            found.lease.take_if(|(other, _)| other == holder);
+        }
+        Ok(())
+    }
+
+    async fn add_link(&self, link: ConnectLink) -> Result<(), CredentialStoreError> {
+        let mut links = lock(&self.links);
+        links.retain(|other| user(other) != user(&link) || other.expires_at > link.created_at);
+        if links.iter().any(|other| other.hash == link.hash) {
+            return Err(conflict("a link with this secret"));
+        }
+        let mut own: Vec<_> = links.iter().filter(|other| user(other) == user(&link)).collect();
+        own.sort_by_key(|other| other.created_at);
+        let excess = (own.len() + 1).saturating_sub(MAX_LINKS);
+        let removed: Vec<Digest> = own.iter().take(excess).map(|other| other.hash).collect();
+        links.retain(|other| !removed.contains(&other.hash));
+        let (created_at, expires_at) = (link.created_at, link.expires_at);
+        let (created_at, expires_at) = (created_at.trunc_subsecs(3), expires_at.trunc_subsecs(3));
+        links.push(ConnectLink { created_at, expires_at, ..link });
+        Ok(())
+    }
+
+    async fn link(
+        &self,
+        hash: &Digest,
+        now: Timestamp,
+    ) -> Result<Option<ConnectLink>, CredentialStoreError> {
+        let links = lock(&self.links);
+        Ok(links.iter().find(|link| link.hash == *hash && link.expires_at > now).cloned())
+    }
+
+    async fn take_link(
+        &self,
+        hash: &Digest,
+        now: Timestamp,
+    ) -> Result<Option<ConnectLink>, CredentialStoreError> {
+        let mut links = lock(&self.links);
+        let found = links.iter().position(|link| link.hash == *hash);
+        let taken = found.map(|at| links.swap_remove(at));
+        Ok(taken.filter(|link| link.expires_at > now))
+    }
+
+    async fn put_client(&self, client: RegisteredClient) -> Result<(), CredentialStoreError> {
+        let mut clients = lock(&self.clients);
+        let key = (client.issuer.clone(), client.redirect_uri.clone());
+        if clients.iter().any(|(other, it)| it.id == client.id && *other != key) {
+            return Err(conflict("a client with this id"));
+        }
+        let created_at = client.created_at.trunc_subsecs(3);
+        let expires_at = client.expires_at.map(|at| at.trunc_subsecs(3));
+        clients.insert(key, RegisteredClient { created_at, expires_at, ..client });
+        Ok(())
+    }
+
+    async fn client(
+        &self,
+        issuer: &str,
+        redirect_uri: &str,
+    ) -> Result<Option<RegisteredClient>, CredentialStoreError> {
+        let key = (issuer.to_owned(), redirect_uri.to_owned());
+        Ok(lock(&self.clients).get(&key).cloned())
+    }
+
+    async fn remove_client(
+        &self,
+        issuer: &str,
+        redirect_uri: &str,
+    ) -> Result<bool, CredentialStoreError> {
+        let key = (issuer.to_owned(), redirect_uri.to_owned());
+        Ok(lock(&self.clients).remove(&key).is_some())
+    }
+
     async fn sweep(&self, now: Timestamp) -> Result<u64, CredentialStoreError> {
+        let mut swept = 0;
         let (mut grants, mut pending) = (lock(&self.grants), lock(&self.pending));
-        let before = grants.len() + pending.len();
-        grants.retain(|(grant, _)| !grant.has_expired(now));
-        pending.retain(|(entry, _)| entry.expires_at > now);
-        Ok((before - grants.len() - pending.len()) as u64)
+        let mut links = lock(&self.links);
+        swept += grants.extract_if(.., |it| it.grant.has_expired(now)).count();
+        swept += pending.extract_if(.., |(entry, _)| entry.expires_at <= now).count();
+        swept += links.extract_if(.., |link| link.expires_at <= now).count();
+        Ok(swept as u64)
     }
 }

@@ -1,35 +1,37 @@
-//! Grants and pending authorizations. Values are sealed before they reach the database and opened
-//! after they left it.
+//! Grants. Values are sealed before they reach the database and opened after they left it.
 
 use async_trait::async_trait;
-use serde::Serialize;
+use chrono::SubsecRound;
 use toolcrib_core::{
     canonical::Digest,
     clock::Timestamp,
     credential::{
-        AccountGrant, CredentialStoreError, GrantPlace, GrantSecrets, GrantStore,
-        MAX_PENDING_AUTHORIZATIONS, PendingAuthorization, Secret,
+        AccountGrant, ConnectLink, CredentialStoreError, GrantPlace, GrantSecrets, GrantStore,
+        PendingAuthorization, RegisteredClient, Secret,
     },
     id::{CredentialId, PrincipalId, TenantId},
     store::StoreError,
 };
 
-use super::{Columns, Database, FromRow, Reader, Statement, values};
+use super::{
+    Columns, Database, FromRow, Reader, Statement, authorizations,
+    grant_columns::{encode, place},
+    oauth_clients, values,
+};
 use crate::{seal::SealKeys, seal_places};
 
-const GRANT: &str = "id, tenant, principal, source, resource, terms, created_at, changed_at, \
-                     expires_at, revision, sealed";
-const PENDING: &str = "id, state, tenant, principal, source, resource, terms, created_at, \
-                       expires_at, sealed";
+const GRANT: &str = "id, tenant, principal, source, terms, created_at, changed_at, expires_at, \
+                     revision, sealed";
 
-/// The grants and pending authorizations of a database.
+/// The grants of a database, and what people need to connect accounts.
 pub(crate) struct Grants<D>(pub(crate) D);
 
-/// Reseals the grants of older keys. Pending authorizations live for minutes, and are left.
+/// Reseals the grants and clients of older keys. Pending authorizations live for minutes, and are
+/// left.
 pub(crate) async fn reseal(database: &impl Database) -> Result<usize, CredentialStoreError> {
     let keys = &database.options().seal_keys;
     let all = Statement::new(format!("SELECT {GRANT} FROM account_grants ORDER BY id"), Vec::new());
-    let mut resealed = 0;
+    let mut resealed = oauth_clients::reseal(database).await?;
     for old in database.rows::<StoredGrant>(all).await? {
         if keys.is_current(&old.sealed) {
             continue;
@@ -54,12 +56,12 @@ impl<D: Database> GrantStore for Grants<D> {
     ) -> Result<(), CredentialStoreError> {
         let place = grant.place.clone();
         let expired = "DELETE FROM account_grants WHERE expires_at <= ?1";
-        let [tenant, principal, source, resource] = place.parts();
+        let [tenant, principal, source] = place.parts();
         let replaced = "DELETE FROM account_grants \
-                        WHERE tenant = ?1 AND principal = ?2 AND source = ?3 AND resource = ?4";
+                        WHERE tenant = ?1 AND principal = ?2 AND source = ?3";
         let statements = vec![
             Statement::new(expired, values![grant.created_at]),
-            Statement::new(replaced, values![tenant, principal, source, resource]),
+            Statement::new(replaced, values![tenant, principal, source]),
             insert(&seal(&self.0.options().seal_keys, grant, &secrets)?)?,
         ];
         self.0.run_locked(lock_of(&place), statements).await?;
@@ -71,12 +73,12 @@ impl<D: Database> GrantStore for Grants<D> {
         place: &GrantPlace,
         now: Timestamp,
     ) -> Result<Option<(AccountGrant, GrantSecrets)>, CredentialStoreError> {
-        let [tenant, principal, source, resource] = place.parts();
+        let [tenant, principal, source] = place.parts();
         let sql = format!(
             "SELECT {GRANT} FROM account_grants \
-             WHERE tenant = ?1 AND principal = ?2 AND source = ?3 AND resource = ?4"
+             WHERE tenant = ?1 AND principal = ?2 AND source = ?3"
         );
-        let query = Statement::new(sql, values![tenant, principal, source, resource]);
+        let query = Statement::new(sql, values![tenant, principal, source]);
         let found = self.0.rows::<StoredGrant>(query).await?.pop();
         let found = found.filter(|stored| !stored.grant.has_expired(now));
         found.map(|stored| open(&self.0.options().seal_keys, stored)).transpose()
@@ -90,7 +92,7 @@ impl<D: Database> GrantStore for Grants<D> {
         let sql = format!("SELECT {GRANT} FROM account_grants WHERE tenant = ?1");
         let query = Statement::new(sql, values![tenant.as_str()])
             .and("principal = ?", principal.map(PrincipalId::as_str))
-            .then(" ORDER BY principal, source, resource");
+            .then(" ORDER BY principal, source");
         let rows = self.0.rows::<StoredGrant>(query).await?;
         Ok(rows.into_iter().map(|stored| stored.grant).collect())
     }
@@ -103,17 +105,16 @@ impl<D: Database> GrantStore for Grants<D> {
         let seen = grant.revision;
         let next = AccountGrant { revision: seen.saturating_add(1), ..grant };
         let StoredGrant { grant, sealed } = seal(&self.0.options().seal_keys, next, &secrets)?;
-        let sql = "UPDATE account_grants SET terms = ?7, changed_at = ?8, expires_at = ?9, \
-                   revision = ?10, sealed = ?11 \
+        let sql = "UPDATE account_grants SET terms = ?6, changed_at = ?7, expires_at = ?8, \
+                   revision = ?9, sealed = ?10 \
                    WHERE id = ?1 AND tenant = ?2 AND principal = ?3 AND source = ?4 \
-                   AND resource = ?5 AND revision = ?6";
-        let [tenant, principal, source, resource] = grant.place.parts();
+                   AND revision = ?5";
+        let [tenant, principal, source] = grant.place.parts();
         let params = values![
             grant.id.as_str(),
             tenant,
             principal,
             source,
-            resource,
             seen,
             encode(&grant.terms)?,
             grant.changed_at,
@@ -138,20 +139,7 @@ impl<D: Database> GrantStore for Grants<D> {
         pending: PendingAuthorization,
         verifier: Secret,
     ) -> Result<bool, CredentialStoreError> {
-        let place = pending.place.clone();
-        let [tenant, principal, ..] = place.parts();
-        let expired = "DELETE FROM pending_authorizations \
-                       WHERE tenant = ?1 AND principal = ?2 AND expires_at <= ?3";
-        let over_limit = "DELETE FROM pending_authorizations WHERE state = ?1 AND \
-                          (SELECT count(*) FROM pending_authorizations \
-                           WHERE tenant = ?2 AND principal = ?3) > ?4";
-        let (state, most) = (pending.state.0, MAX_PENDING_AUTHORIZATIONS as u64);
-        let statements = vec![
-            Statement::new(expired, values![tenant, principal, pending.created_at]),
-            insert_pending(&seal_pending(&self.0.options().seal_keys, pending, &verifier)?)?,
-            Statement::new(over_limit, values![state, tenant, principal, most]),
-        ];
-        Ok(self.0.run_locked(lock_of(&place), statements).await? == 0)
+        authorizations::begin(&self.0, pending, verifier).await
     }
 
     async fn take(
@@ -159,11 +147,68 @@ impl<D: Database> GrantStore for Grants<D> {
         state: &Digest,
         now: Timestamp,
     ) -> Result<Option<(PendingAuthorization, Secret)>, CredentialStoreError> {
-        let sql =
-            format!("DELETE FROM pending_authorizations WHERE state = ?1 RETURNING {PENDING}");
-        let taken = self.0.take(Statement::new(sql, values![state.0])).await?;
-        let Some(stored) = taken else { return Ok(None) };
-        open_pending(&self.0.options().seal_keys, stored, now)
+        authorizations::take(&self.0, state, now).await
+    }
+
+    async fn lease(
+        &self,
+        id: &CredentialId,
+        holder: &str,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<bool, CredentialStoreError> {
+        // One statement decides, so that one of several holders is permitted.
+        let sql = "UPDATE account_grants SET lease_holder = ?2, leased_until = ?4 WHERE id = ?1 \
+                   AND (lease_holder IS NULL OR lease_holder = ?2 OR leased_until <= ?3)";
+        let params = values![id.as_str(), holder, now, until];
+        Ok(self.0.run(Statement::new(sql, params)).await? > 0)
+    }
+
+    async fn end_lease(&self, id: &CredentialId, holder: &str) -> Result<(), CredentialStoreError> {
+        let sql = "UPDATE account_grants SET lease_holder = NULL, leased_until = NULL \
+                   WHERE id = ?1 AND lease_holder = ?2";
+        self.0.run(Statement::new(sql, values![id.as_str(), holder])).await?;
+        Ok(())
+    }
+
+    async fn add_link(&self, link: ConnectLink) -> Result<(), CredentialStoreError> {
+        authorizations::add_link(&self.0, &link).await
+    }
+
+    async fn link(
+        &self,
+        hash: &Digest,
+        now: Timestamp,
+    ) -> Result<Option<ConnectLink>, CredentialStoreError> {
+        authorizations::link(&self.0, hash, now).await
+    }
+
+    async fn take_link(
+        &self,
+        hash: &Digest,
+        now: Timestamp,
+    ) -> Result<Option<ConnectLink>, CredentialStoreError> {
+        authorizations::take_link(&self.0, hash, now).await
+    }
+
+    async fn put_client(&self, client: RegisteredClient) -> Result<(), CredentialStoreError> {
+        oauth_clients::put(&self.0, client).await
+    }
+
+    async fn client(
+        &self,
+        issuer: &str,
+        redirect_uri: &str,
+    ) -> Result<Option<RegisteredClient>, CredentialStoreError> {
+        oauth_clients::get(&self.0, issuer, redirect_uri).await
+    }
+
+    async fn remove_client(
+        &self,
+        issuer: &str,
+        redirect_uri: &str,
+    ) -> Result<bool, CredentialStoreError> {
+        oauth_clients::remove(&self.0, issuer, redirect_uri).await
     }
 
     async fn sweep(&self, now: Timestamp) -> Result<u64, CredentialStoreError> {
@@ -171,6 +216,7 @@ impl<D: Database> GrantStore for Grants<D> {
         for sql in [
             "DELETE FROM account_grants WHERE expires_at <= ?1",
             "DELETE FROM pending_authorizations WHERE expires_at <= ?1",
+            "DELETE FROM connect_links WHERE expires_at <= ?1",
         ] {
             swept += self.0.run(Statement::new(sql, values![now])).await?;
         }
@@ -178,20 +224,21 @@ impl<D: Database> GrantStore for Grants<D> {
     }
 }
 
-/// The lock for the insertions of one principal, which makes limits exact.
+/// The lock for the insertions of one owner, so that one of two grants for a place replaces the
+/// other.
 fn lock_of(place: &GrantPlace) -> String {
-    format!("toolcrib grants {} {}", place.tenant, place.principal)
+    let [tenant, principal, _source] = place.parts();
+    format!("toolcrib grants {tenant} {principal}")
 }
 
 fn insert(stored: &StoredGrant) -> Result<Statement, StoreError> {
     let StoredGrant { grant, sealed } = stored;
-    let [tenant, principal, source, resource] = grant.place.parts();
+    let [tenant, principal, source] = grant.place.parts();
     let params = values![
         grant.id.as_str(),
         tenant,
         principal,
         source,
-        resource,
         encode(&grant.terms)?,
         grant.created_at,
         grant.changed_at,
@@ -202,41 +249,10 @@ fn insert(stored: &StoredGrant) -> Result<Statement, StoreError> {
     Ok(Statement::insert("account_grants", GRANT, params).or_conflict("a grant with this id"))
 }
 
-fn insert_pending(stored: &StoredPending) -> Result<Statement, StoreError> {
-    let StoredPending { pending, sealed } = stored;
-    let [tenant, principal, source, resource] = pending.place.parts();
-    let params = values![
-        pending.id.as_str(),
-        pending.state.0,
-        tenant,
-        principal,
-        source,
-        resource,
-        encode(&pending.terms)?,
-        pending.created_at,
-        pending.expires_at,
-        sealed.clone(),
-    ];
-    let insert = Statement::insert("pending_authorizations", PENDING, params);
-    Ok(insert.or_conflict("an authorization with this state"))
-}
-
 /// A row of a grant: all fields, with the values sealed.
 struct StoredGrant {
     grant: AccountGrant,
     sealed: Vec<u8>,
-}
-
-/// A row of a pending authorization, with the verifier sealed.
-struct StoredPending {
-    pending: PendingAuthorization,
-    sealed: Vec<u8>,
-}
-
-/// The column with the terms.
-fn encode(terms: &impl Serialize) -> Result<String, StoreError> {
-    let unwritable = |_| StoreError::Unavailable("the terms have no JSON form".to_owned());
-    serde_json::to_string(terms).map_err(unwritable)
 }
 
 /// A grant as it is stored: with times in milliseconds, and its values sealed.
@@ -246,9 +262,9 @@ fn seal(
     secrets: &GrantSecrets,
 ) -> Result<StoredGrant, CredentialStoreError> {
     let grant = AccountGrant {
-        created_at: in_millis(grant.created_at),
-        changed_at: in_millis(grant.changed_at),
-        expires_at: grant.expires_at.map(in_millis),
+        created_at: grant.created_at.trunc_subsecs(3),
+        changed_at: grant.changed_at.trunc_subsecs(3),
+        expires_at: grant.expires_at.map(|at| at.trunc_subsecs(3)),
         ..grant
     };
     let GrantSecrets { access_token, refresh_token, client_secret } = secrets;
@@ -269,79 +285,18 @@ fn open(
     Ok((grant, GrantSecrets { access_token, refresh_token, client_secret }))
 }
 
-/// A pending authorization as it is stored.
-fn seal_pending(
-    keys: &SealKeys,
-    pending: PendingAuthorization,
-    verifier: &Secret,
-) -> Result<StoredPending, CredentialStoreError> {
-    let pending = PendingAuthorization {
-        created_at: in_millis(pending.created_at),
-        expires_at: in_millis(pending.expires_at),
-        ..pending
-    };
-    let place = seal_places::pending(&pending, &encode(&pending.terms)?);
-    let sealed = keys.seal_secrets(&place, &[Some(verifier)])?;
-    Ok(StoredPending { pending, sealed })
-}
-
-/// Opens the verifier of a pending authorization, unless it has expired at `now`.
-fn open_pending(
-    keys: &SealKeys,
-    stored: StoredPending,
-    now: Timestamp,
-) -> Result<Option<(PendingAuthorization, Secret)>, CredentialStoreError> {
-    let StoredPending { pending, sealed } = stored;
-    if pending.expires_at <= now {
-        return Ok(None);
-    }
-    let place = seal_places::pending(&pending, &encode(&pending.terms)?);
-    let [verifier] = keys.open_secrets(&pending.id, &place, &sealed)?;
-    let verifier = verifier.ok_or(CredentialStoreError::NotGenuine(pending.id.clone()))?;
-    Ok(Some((pending, verifier)))
-}
-
-fn in_millis(at: Timestamp) -> Timestamp {
-    chrono::SubsecRound::trunc_subsecs(at, 3)
-}
-
 impl FromRow for StoredGrant {
     fn from_row<R: Columns>(row: &R) -> Result<Self, R::Failure> {
         let row = Reader::with_id(row, "the grant");
         let grant = AccountGrant {
             id: row.id(0)?,
             place: place(&row, 1)?,
-            terms: row.json(5)?,
-            created_at: row.time(6)?,
-            changed_at: row.time(7)?,
-            expires_at: row.maybe_time(8)?,
-            revision: row.whole(9)?,
+            terms: row.json(4)?,
+            created_at: row.time(5)?,
+            changed_at: row.time(6)?,
+            expires_at: row.maybe_time(7)?,
+            revision: row.whole(8)?,
         };
-        Ok(Self { grant, sealed: row.bytes(10)? })
+        Ok(Self { grant, sealed: row.bytes(9)? })
     }
-}
-
-impl FromRow for StoredPending {
-    fn from_row<R: Columns>(row: &R) -> Result<Self, R::Failure> {
-        let row = Reader::with_id(row, "the pending authorization");
-        let pending = PendingAuthorization {
-            id: row.id(0)?,
-            state: row.digest(1)?,
-            place: place(&row, 2)?,
-            terms: row.json(6)?,
-            created_at: row.time(7)?,
-            expires_at: row.time(8)?,
-        };
-        Ok(Self { pending, sealed: row.bytes(9)? })
-    }
-}
-
-/// Reads the place in the four columns from `at` on.
-fn place<R: Columns>(row: &Reader<'_, R>, at: usize) -> Result<GrantPlace, R::Failure> {
-    Ok(GrantPlace {
-        tenant: row.id(at)?,
-        principal: row.id(at + 1)?,
-        source: row.id(at + 2)?,
-        resource: row.text(at + 3)?,
-    })
 }

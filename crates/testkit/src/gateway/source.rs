@@ -11,16 +11,17 @@ use parking_lot::Mutex;
 use serde_json::json;
 use toolcrib_core::{
     call::{Operation, Reply, UpstreamError, UpstreamErrorKind},
-    catalog::Permit,
+    catalog::{Entry, Permit},
+    credential::{AccountSpec, CredentialNeed, CredentialResolver},
     descriptor::SourceKind,
     id::SourceId,
     source::{
-        Discovered, InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, SourceState,
-        SourceStatus,
+        AccountConnector, Discovered, InvalidSource, Source, SourceFactory, SourceListener,
+        SourceSpec, SourceState, SourceStatus,
     },
 };
 
-use super::{SourcesById, TestTool};
+use super::{SourcesById, TestTool, accounts::TestAccounts};
 
 /// A source and its tools.
 pub struct TestSource {
@@ -29,6 +30,7 @@ pub struct TestSource {
     version: Option<String>,
     pins: String,
     bare: bool,
+    accounts: Option<String>,
     pub(super) tools: Vec<TestTool>,
 }
 
@@ -42,6 +44,7 @@ impl TestSource {
             version: None,
             pins,
             bare: false,
+            accounts: None,
             tools: Vec::new(),
         }
     }
@@ -74,6 +77,19 @@ impl TestSource {
         self
     }
 
+    /// Lets calls use the accounts of their `principal`, or of the `tenant`. The source must have one
+    /// tenant.
+    #[must_use]
+    pub fn accounts(mut self, of: &str) -> Self {
+        self.accounts = Some(of.to_owned());
+        self
+    }
+
+    /// Whether calls use accounts.
+    pub(super) fn has_accounts(&self) -> bool {
+        self.accounts.is_some()
+    }
+
     /// Adds a tool.
     #[must_use]
     pub fn tool(mut self, tool: TestTool) -> Self {
@@ -84,9 +100,12 @@ impl TestSource {
     /// Returns the source's configuration. The command is never run: the factory of the test
     /// gateway uses only the id.
     pub(super) fn toml(&self) -> String {
+        let upstream = match self.accounts {
+            None => "command = [\"in-process\"]",
+            Some(_) => "url = \"https://notes.example/mcp\"",
+        };
         let mut toml = format!(
-            "\n[[source]]\nid = {}\nkind = \"mcp\"\ncommand = [\"in-process\"]\n\
-             pins = {}\n",
+            "\n[[source]]\nid = {}\nkind = \"mcp\"\n{upstream}\npins = {}\n",
             json!(self.id),
             json!(self.pins)
         );
@@ -95,6 +114,9 @@ impl TestSource {
         }
         if self.bare {
             toml.push_str("names = \"bare\"\n");
+        }
+        if let Some(of) = &self.accounts {
+            writeln!(toml, "[source.oauth]\nof = {}", json!(of)).unwrap();
         }
         for tool in &self.tools {
             toml.push_str(&tool.toml());
@@ -105,10 +127,11 @@ impl TestSource {
 
 /// All sources of a test gateway, and their factory.
 #[derive(Clone)]
-pub struct Sources(Arc<Mutex<SourcesById<Arc<RunningSource>>>>);
+pub struct Sources(Arc<Mutex<SourcesById<Arc<RunningSource>>>>, pub(super) TestAccounts);
 
 struct RunningSource {
     id: SourceId,
+    account: Mutex<Option<Arc<AccountSpec>>>,
     version: Option<String>,
     tools: Mutex<Vec<TestTool>>,
     listener: Mutex<Option<Arc<dyn SourceListener>>>,
@@ -122,13 +145,15 @@ impl Sources {
             let id = SourceId::parse(&source.id).unwrap();
             let running = RunningSource {
                 id: id.clone(),
+                account: Mutex::default(),
                 version: source.version,
                 tools: Mutex::new(source.tools),
                 listener: Mutex::default(),
             };
             (id, Arc::new(running))
         };
-        Self(Arc::new(Mutex::new(sources.into_iter().map(running).collect())))
+        let running = Mutex::new(sources.into_iter().map(running).collect());
+        Self(Arc::new(running), TestAccounts::default())
     }
 
     pub(super) fn announce_all(&self) {
@@ -166,7 +191,16 @@ impl SourceFactory for Sources {
     ) -> Result<Arc<dyn Source>, InvalidSource> {
         let running = self.find(spec.id.as_str());
         *running.listener.lock() = Some(listener);
+        running.account.lock().clone_from(&spec.account);
         Ok(running)
+    }
+
+    fn credentials(&self) -> Arc<dyn CredentialResolver> {
+        Arc::new(self.1.clone())
+    }
+
+    fn accounts(&self) -> Arc<dyn AccountConnector> {
+        Arc::new(self.1.clone())
     }
 }
 
@@ -193,6 +227,17 @@ impl Source for RunningSource {
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
         let offers = self.tools.lock().iter().map(|tool| tool.discovered().into()).collect();
         Ok(Discovered { version: self.version.clone(), offers, ..Discovered::default() })
+    }
+
+    fn credential_for(&self, _: &Entry) -> CredentialNeed {
+        match self.account.lock().clone() {
+            None => CredentialNeed::None,
+            Some(account) => CredentialNeed::Account {
+                source: self.id.clone(),
+                account,
+                destination: "notes.example".to_owned(),
+            },
+        }
     }
 
     async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {

@@ -73,11 +73,7 @@ impl EchoServer {
             .route("/token", post(token))
             .route("/api/{*rest}", any(api))
             .with_state(Arc::clone(&shared));
-        let runtime = super::good::runtime();
-        runtime.spawn(async move {
-            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            axum::serve(listener, router).await.unwrap();
-        });
+        let runtime = super::good::serve(listener, router);
         Self { shared, address, runtime: Some(runtime) }
     }
 

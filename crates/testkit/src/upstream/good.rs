@@ -54,11 +54,7 @@ impl GoodHttp {
                 StreamableHttpServerConfig::default(),
             );
         let router = axum::Router::new().nest_service("/mcp", service);
-        let runtime = runtime();
-        runtime.spawn(async move {
-            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            axum::serve(listener, router).await.unwrap();
-        });
+        let runtime = serve(listener, router);
         Self { address, listening, change, runtime: Some(runtime) }
     }
 
@@ -99,7 +95,17 @@ pub fn run_stdio() {
 }
 
 /// Creates a runtime of one thread, for a server that must not share the test's.
-pub(super) fn runtime() -> Runtime {
+/// Serves `router` at `listener` until the runtime is dropped.
+pub(super) fn serve(listener: std::net::TcpListener, router: axum::Router) -> Runtime {
+    let runtime = runtime();
+    runtime.spawn(async move {
+        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+        axum::serve(listener, router).await.unwrap();
+    });
+    runtime
+}
+
+fn runtime() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(1).enable_all().build().expect("a runtime")
 }

@@ -100,11 +100,7 @@ impl FaultyHttp {
             changes: broadcast::channel(16).0,
         });
         let router = Router::new().route("/mcp", any(serve)).with_state(Arc::clone(&shared));
-        let runtime = super::good::runtime();
-        runtime.spawn(async move {
-            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            axum::serve(listener, router).await.unwrap();
-        });
+        let runtime = super::good::serve(listener, router);
         Self { shared, address, runtime: Some(runtime) }
     }
 

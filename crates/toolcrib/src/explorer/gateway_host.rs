@@ -140,6 +140,7 @@ fn refused(error: &CallError, name: &str, run: &RunId) -> Response {
         | CallError::RateLimited { .. }
         | CallError::ApprovalRequired { .. }
         | CallError::ApprovalRejected { .. }
+        | CallError::ConnectionRequired(_)
         | CallError::NotAccountable(_) => {
             error::problem(call_error::status(error), words, call_error::details(error))
         }

@@ -284,6 +284,12 @@ impl RunningCall {
                 let (run, round) = (&called.run_id, self.round.as_deref());
                 let (bytes, rpc) =
                     answer::refusal(&self.id, self.era, refused, run, self.opens, round);
+                if let (Era::Legacy, true, Some(turn), CallError::ConnectionRequired(required)) =
+                    (self.era, self.opens, &self.turn, refused)
+                    && let Some(id) = consent::connection_id(required)
+                {
+                    turn.note_connecting(required.source_id.clone(), id);
+                }
                 CallAnswer {
                     bytes: bytes.into(),
                     run_id: respond::visible_run(&called),

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use toolcrib_core::catalog::Generation;
 use toolcrib_mcp::{message, revision::Era};
 
-use super::{host::Client, pages, session::LastList};
+use super::{connected::ConnectedPrompts, host::Client, pages, session::LastList};
 
 /// Time without a change after which a change is complete.
 const QUIET: Duration = Duration::from_millis(250);
@@ -71,15 +71,22 @@ impl ListWatch {
         watch
     }
 
-    /// The notifications of changes, until `over` or `stop` is cancelled.
+    /// The notifications of changes and of `connected` accounts, until `over` or `stop` is cancelled.
     pub(super) fn notifications(
         self,
+        connected: ConnectedPrompts,
         over: CancellationToken,
         stop: CancellationToken,
     ) -> impl Stream<Item = Bytes> + Send + 'static {
-        let changes = stream::unfold(self, async |mut watch| {
-            watch.changed().await.ok()?;
-            Some((Bytes::from(message::tools_changed()), watch))
+        let changes = stream::unfold((self, connected), async |(mut watch, mut connected)| {
+            let message = tokio::select! {
+                changed = watch.changed() => {
+                    changed.ok()?;
+                    message::tools_changed()
+                }
+                id = connected.next() => message::elicited(&id),
+            };
+            Some((Bytes::from(message), (watch, connected)))
         });
         changes.take_until(over.cancelled_owned()).take_until(stop.cancelled_owned())
     }

@@ -132,7 +132,9 @@ impl<'a> Refusal<'a> {
                 }
                 Self::Tool(text)
             }
-            CallError::ApprovalRequired { .. } => Self::Tool(error.words()),
+            CallError::ApprovalRequired { .. } | CallError::ConnectionRequired(_) => {
+                Self::Tool(error.words())
+            }
             CallError::ApprovalRejected { .. } | CallError::Upstream(_) => Self::Tool(message),
         }
     }

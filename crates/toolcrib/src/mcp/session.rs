@@ -9,13 +9,17 @@
 
 mod table;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
-    canonical::Digest, event::SessionOutcome, principal::Principal, store::ClientSession,
+    canonical::Digest, event::SessionOutcome, id::SourceId, principal::Principal,
+    store::ClientSession,
 };
 use toolcrib_gateway::{
     CallReport, CallRequest, CatalogScope, Gateway, Interaction, client_sessions::IssuedSession,
@@ -46,6 +50,9 @@ impl LastList {
         self.0.lock().is_none()
     }
 }
+
+/// The most prompts to connect an account whose completion a session is notified of.
+const MAX_CONNECTING: usize = 16;
 
 /// Marks the content of an id: the client can open a URL for its user.
 const OPENS: &str = "+url";
@@ -85,6 +92,8 @@ struct State {
     stream: Option<CancellationToken>,
     /// Whether the session has room in a table, so that it can expire.
     has_room: bool,
+    /// The sources whose accounts its client was prompted to connect, with the ids of the prompts.
+    connecting: VecDeque<(SourceId, String)>,
     /// Groups the calls in the record; `None` before the first call.
     interaction: Option<Arc<Interaction>>,
 }
@@ -154,6 +163,7 @@ impl Session {
             serial: 0,
             stream: None,
             has_room: true,
+            connecting: VecDeque::new(),
             interaction: None,
         };
         let shared = issued.as_ref().map(|issued| issued.session);
@@ -226,6 +236,23 @@ impl Session {
         Stream { _hold: hold, over }
     }
 
+    /// Notes that its client was prompted by `id` to connect an account of `source`.
+    fn note_connecting(&self, source: SourceId, id: String) {
+        let mut state = self.state.lock();
+        if state.connecting.len() >= MAX_CONNECTING {
+            state.connecting.pop_front();
+        }
+        state.connecting.push_back((source, id));
+    }
+
+    /// Removes and returns the ids of the prompts to connect an account of `source`.
+    pub(super) fn connected(&self, source: &SourceId) -> Vec<String> {
+        let connecting = &mut self.state.lock().connecting;
+        let (done, left) = connecting.drain(..).partition::<VecDeque<_>, _>(|it| it.0 == *source);
+        *connecting = left;
+        done.into_iter().map(|(_, id)| id).collect()
+    }
+
     /// Closes the session: its stream, its calls, and its tool sessions in the record.
     pub(super) async fn end(&self, outcome: SessionOutcome) {
         self.ended.cancel();
@@ -282,6 +309,11 @@ impl ActiveRequest {
     /// Runs a call in the session.
     pub(super) async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> CallReport {
         self.hold.0.call(principal, request).await
+    }
+
+    /// Notes that its answer prompts the client by `id` to connect an account of `source`.
+    pub(super) fn note_connecting(&self, source: SourceId, id: String) {
+        self.hold.0.note_connecting(source, id);
     }
 
     pub(super) fn is_over(&self) -> bool {

@@ -36,6 +36,7 @@ use super::{
     answer,
     call::{RunningCall, SURFACE},
     changes::ListWatch,
+    connected::ConnectedPrompts,
     era::{self, VersionHeader},
     error,
     host::{Client, Host, RequestContext},
@@ -320,7 +321,9 @@ impl Peer {
         {
             let known = Arc::clone(&opened.session.known);
             let watch = ListWatch::new(&self.client, Era::Legacy, known);
-            let changes = watch.notifications(opened.session.over(), self.stop.clone());
+            let connected = ConnectedPrompts::new(&self.client, &opened.session);
+            let over = opened.session.over();
+            let changes = watch.notifications(connected, over, self.stop.clone());
             self.streams.push(changes.map(OutgoingMessage::Notification).boxed());
         }
     }

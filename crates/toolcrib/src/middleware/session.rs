@@ -115,11 +115,7 @@ impl Site {
 
     /// The first [`MAX_COOKIES`] values of the cookie.
     fn cookies_in<'h>(&self, headers: &'h HeaderMap) -> Vec<&'h str> {
-        let texts = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let pairs =
-            texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        let values = pairs.filter(|(name, _)| *name == self.cookie).map(|(_, value)| value);
-        values.take(MAX_COOKIES).collect()
+        cookies_named(&self.cookie, headers)
     }
 
     /// Requires that the page of the session sent `headers`, as far as the browser names the
@@ -192,6 +188,15 @@ pub(crate) fn browser(headers: &HeaderMap) -> String {
         (Some(browser), None) => browser.to_owned(),
         (None, _) => "another browser".to_owned(),
     }
+}
+
+/// The first [`MAX_COOKIES`] values of the cookie `name`. Pages of other ports of the host can add some.
+pub(crate) fn cookies_named<'h>(name: &str, headers: &'h HeaderMap) -> Vec<&'h str> {
+    let texts = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let pairs =
+        texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let values = pairs.filter(|(named, _)| *named == name).map(|(_, value)| value);
+    values.take(MAX_COOKIES).collect()
 }
 
 #[cfg(test)]

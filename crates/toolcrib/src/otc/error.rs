@@ -9,6 +9,7 @@
 //! | the rate limit is exceeded | 429, `Retry-After`, `details` |
 //! | the call could not be recorded or limited, and did not run | 503 |
 //! | the tool requires approval | 200, `success: false`, not retryable |
+//! | the caller has to connect an account | 200, `success: false` with the link, not retryable |
 //! | the source is unavailable, and the tool did not run | 400, `can_retry: true` |
 //! | the tool failed | 200, `success: false`; retryable if its service is busy and a second call does no harm |
 //! | its source disconnected or timed out | 200, `success: false`; retryable if a second call does no harm |
@@ -163,6 +164,7 @@ pub(super) fn refused_call(marker: Marker, error: &CallError) -> Response {
         CallError::NotAccountable(_)
         | CallError::ApprovalRequired { .. }
         | CallError::ApprovalRejected { .. }
+        | CallError::ConnectionRequired(_)
         | CallError::NeedsInput(_)
         | CallError::Cancelled
         | CallError::Internal => body.answer(status),

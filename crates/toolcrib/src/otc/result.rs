@@ -89,6 +89,7 @@ pub(super) fn is_refusal(error: &CallError) -> bool {
         CallError::Upstream(error) => error.kind.retryable(),
         CallError::ApprovalRequired { .. }
         | CallError::ApprovalRejected { .. }
+        | CallError::ConnectionRequired(_)
         | CallError::NeedsInput(_)
         | CallError::Cancelled
         | CallError::Internal => false,

@@ -279,6 +279,28 @@ word!(
     Kind(SourceKind)
 );
 
+/// `true` or `false`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flag(pub(crate) bool);
+
+impl Parameter for Flag {
+    fn parse(text: &str) -> Option<Self> {
+        text.parse().ok().map(Self)
+    }
+
+    fn rule() -> String {
+        "must be `true` or `false`".to_owned()
+    }
+}
+
+impl PartialSchema for Flag {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new().schema_type(Type::Boolean).into()
+    }
+}
+
+impl ToSchema for Flag {}
+
 /// Longest query of a saved view.
 const MAX_QUERY: usize = 2_000;
 

@@ -139,6 +139,33 @@ fn rows() -> Vec<Row> {
             method: "delete",
             ..get("/v1/saved/{id}", "/v1/saved/CALL", ["401", "404", "404", "200"])
         },
+        // No source of this gateway has accounts.
+        get("/v1/connections", "/v1/connections", ["401", "200", "200", "200"]),
+        get("/v1/connections", "/v1/connections?all=true", ["401", "403", "200", "200"]),
+        post("/v1/connections/link", "/v1/connections/link", json!({ "source": "crib" }), HIDDEN),
+        post(
+            "/v1/connections/link",
+            "/v1/connections/link",
+            json!({ "source": "crib", "tenant": true }),
+            ["401", "403", "404", "404"],
+        ),
+        post(
+            "/v1/connections/preview",
+            "/v1/connections/preview",
+            json!({ "source": "crib" }),
+            HIDDEN,
+        ),
+        post("/v1/connections/begin", "/v1/connections/begin", json!({ "link": "a" }), HIDDEN),
+        post(
+            "/v1/connections/finish",
+            "/v1/connections/finish",
+            json!({ "source": "crib", "state": "a" }),
+            // Nobody has begun.
+            ["401", "400", "400", "400"],
+        ),
+        Row { method: "delete", ..get("/v1/connections/{id}", "/v1/connections/KEY", HIDDEN) },
+        get("/connect/{source}/callback", "/connect/crib/callback", ["303"; 4]),
+        get("/connect/client.json", "/connect/client.json", ABSENT),
         get("/v1/pins", "/v1/pins", ["401", "403", "200 blind", "200 sees"]),
         post(
             "/v1/pins/approve",
@@ -349,6 +376,7 @@ async fn callers() -> (TestGateway, [Actor; 6], Known) {
         "files:read",
         "audit:read",
         "config:write",
+        "connections:manage",
         "explain:others",
         "keys:manage",
         "keys:impersonate",

@@ -6,6 +6,7 @@
 mod agreement;
 mod authz_table;
 mod claims;
+mod connections;
 mod cors;
 mod denied_calls;
 mod embed;

@@ -5,6 +5,7 @@
 mod calls;
 mod cancel;
 mod client;
+mod connections;
 mod hostile;
 mod input;
 mod legacy;

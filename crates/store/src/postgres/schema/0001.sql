@@ -340,33 +340,36 @@ CREATE TABLE saved (
 );
 CREATE INDEX saved_by_principal ON saved (tenant, kind, principal);
 
--- The accounts that people connected. `terms` is JSON text; `sealed` has the tokens, sealed for all
--- other columns but `created_at` and `changed_at` (`seal_places.rs`).
+-- The accounts that people connected. `principal` is empty for a tenant's own. `terms` is JSON text;
+-- `sealed` has the tokens, sealed for all other columns (`seal_places.rs`) but `created_at`,
+-- `changed_at` and the lease. Until `leased_until` only `lease_holder` renews the tokens.
 CREATE TABLE account_grants (
-  id         TEXT COLLATE "C" PRIMARY KEY,
-  tenant     TEXT COLLATE "C" NOT NULL,
-  principal  TEXT COLLATE "C" NOT NULL,
-  source     TEXT COLLATE "C" NOT NULL,
-  resource   TEXT COLLATE "C" NOT NULL,
-  terms      TEXT NOT NULL,
-  created_at TIMESTAMPTZ NOT NULL,
-  changed_at TIMESTAMPTZ NOT NULL,
-  expires_at TIMESTAMPTZ,
-  revision   BIGINT NOT NULL CHECK (revision > 0),
-  sealed     BYTEA NOT NULL,
-  UNIQUE (tenant, principal, source, resource)
+  id           TEXT COLLATE "C" PRIMARY KEY,
+  tenant       TEXT COLLATE "C" NOT NULL,
+  principal    TEXT COLLATE "C" NOT NULL,
+  source       TEXT COLLATE "C" NOT NULL,
+  terms        TEXT NOT NULL,
+  created_at   TIMESTAMPTZ NOT NULL,
+  changed_at   TIMESTAMPTZ NOT NULL,
+  expires_at   TIMESTAMPTZ,
+  revision     BIGINT NOT NULL CHECK (revision > 0),
+  sealed       BYTEA NOT NULL,
+  lease_holder TEXT,
+  leased_until TIMESTAMPTZ,
+  UNIQUE (tenant, principal, source)
 );
 CREATE INDEX account_grants_by_expiry ON account_grants (expires_at);
 
 -- Pending authorizations. `state` is the SHA-256 of the state in the request; `sealed`
--- has the verifier, sealed for all other columns but `created_at`.
+-- has the verifier, sealed for all other columns but `created_at`. `owner` is the principal of the
+-- grant, or empty for the tenant. `principal`, as in `terms`, is the one that must finish it.
 CREATE TABLE pending_authorizations (
   state      BYTEA PRIMARY KEY CHECK (length(state) = 32),
   id         TEXT COLLATE "C" NOT NULL UNIQUE,
   tenant     TEXT COLLATE "C" NOT NULL,
-  principal  TEXT COLLATE "C" NOT NULL,
+  owner      TEXT COLLATE "C" NOT NULL,
   source     TEXT COLLATE "C" NOT NULL,
-  resource   TEXT COLLATE "C" NOT NULL,
+  principal  TEXT COLLATE "C" NOT NULL,
   terms      TEXT NOT NULL,
   created_at TIMESTAMPTZ NOT NULL,
   expires_at TIMESTAMPTZ NOT NULL,
@@ -374,6 +377,34 @@ CREATE TABLE pending_authorizations (
 );
 CREATE INDEX pending_authorizations_by_principal ON pending_authorizations (tenant, principal);
 CREATE INDEX pending_authorizations_by_expiry ON pending_authorizations (expires_at);
+
+-- Links at which people connect accounts, for one use. `hash` is the SHA-256 of the secret part of the
+-- address. `owner` as above; only `principal` may use the link.
+CREATE TABLE connect_links (
+  hash       BYTEA PRIMARY KEY CHECK (length(hash) = 32),
+  tenant     TEXT COLLATE "C" NOT NULL,
+  owner      TEXT COLLATE "C" NOT NULL,
+  source     TEXT COLLATE "C" NOT NULL,
+  principal  TEXT COLLATE "C" NOT NULL,
+  created_at TIMESTAMPTZ NOT NULL,
+  expires_at TIMESTAMPTZ NOT NULL
+);
+CREATE INDEX connect_links_by_principal ON connect_links (tenant, principal, created_at);
+CREATE INDEX connect_links_by_expiry ON connect_links (expires_at);
+
+-- The clients that authorization servers registered for this gateway. `client_auth` is JSON text;
+-- `sealed` has the secret, sealed for all other columns but `created_at`.
+CREATE TABLE oauth_clients (
+  id           TEXT COLLATE "C" NOT NULL UNIQUE,
+  issuer       TEXT COLLATE "C" NOT NULL,
+  redirect_uri TEXT COLLATE "C" NOT NULL,
+  client_id    TEXT NOT NULL,
+  client_auth  TEXT NOT NULL,
+  created_at   TIMESTAMPTZ NOT NULL,
+  expires_at   TIMESTAMPTZ,
+  sealed       BYTEA NOT NULL,
+  PRIMARY KEY (issuer, redirect_uri)
+);
 
 -- Announces changes of keys, pins, approvals, cancellations and sessions to every process.
 CREATE FUNCTION announce_change() RETURNS trigger LANGUAGE plpgsql AS

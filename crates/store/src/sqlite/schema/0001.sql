@@ -365,33 +365,36 @@ CREATE TABLE saved (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX saved_by_principal ON saved (tenant, kind, principal);
 
--- The accounts that people connected. `terms` is JSON text; `sealed` has the tokens, sealed for all
--- other columns but `created_at` and `changed_at` (`seal_places.rs`).
+-- The accounts that people connected. `principal` is empty for a tenant's own. `terms` is JSON text;
+-- `sealed` has the tokens, sealed for all other columns (`seal_places.rs`) but `created_at`,
+-- `changed_at` and the lease. Until `leased_until` only `lease_holder` renews the tokens.
 CREATE TABLE account_grants (
-  id         TEXT NOT NULL PRIMARY KEY,
-  tenant     TEXT NOT NULL,
-  principal  TEXT NOT NULL,
-  source     TEXT NOT NULL,
-  resource   TEXT NOT NULL,
-  terms      TEXT NOT NULL,
-  created_at TEXT NOT NULL,
-  changed_at TEXT NOT NULL,
-  expires_at TEXT,
-  revision   INTEGER NOT NULL CHECK (revision > 0),
-  sealed     BLOB NOT NULL,
-  UNIQUE (tenant, principal, source, resource)
+  id           TEXT NOT NULL PRIMARY KEY,
+  tenant       TEXT NOT NULL,
+  principal    TEXT NOT NULL,
+  source       TEXT NOT NULL,
+  terms        TEXT NOT NULL,
+  created_at   TEXT NOT NULL,
+  changed_at   TEXT NOT NULL,
+  expires_at   TEXT,
+  revision     INTEGER NOT NULL CHECK (revision > 0),
+  sealed       BLOB NOT NULL,
+  lease_holder TEXT,
+  leased_until TEXT,
+  UNIQUE (tenant, principal, source)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX account_grants_by_expiry ON account_grants (expires_at);
 
 -- Pending authorizations. `state` is the SHA-256 of the state in the request; `sealed`
--- has the verifier, sealed for all other columns but `created_at`.
+-- has the verifier, sealed for all other columns but `created_at`. `owner` is the principal of the
+-- grant, or empty for the tenant. `principal`, as in `terms`, is the one that must finish it.
 CREATE TABLE pending_authorizations (
   state      BLOB NOT NULL PRIMARY KEY CHECK (length(state) = 32),
   id         TEXT NOT NULL UNIQUE,
   tenant     TEXT NOT NULL,
-  principal  TEXT NOT NULL,
+  owner      TEXT NOT NULL,
   source     TEXT NOT NULL,
-  resource   TEXT NOT NULL,
+  principal  TEXT NOT NULL,
   terms      TEXT NOT NULL,
   created_at TEXT NOT NULL,
   expires_at TEXT NOT NULL,
@@ -399,6 +402,34 @@ CREATE TABLE pending_authorizations (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX pending_authorizations_by_principal ON pending_authorizations (tenant, principal);
 CREATE INDEX pending_authorizations_by_expiry ON pending_authorizations (expires_at);
+
+-- Links at which people connect accounts, for one use. `hash` is the SHA-256 of the secret part of the
+-- address. `owner` as above; only `principal` may use the link.
+CREATE TABLE connect_links (
+  hash       BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 32),
+  tenant     TEXT NOT NULL,
+  owner      TEXT NOT NULL,
+  source     TEXT NOT NULL,
+  principal  TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  expires_at TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX connect_links_by_principal ON connect_links (tenant, principal, created_at);
+CREATE INDEX connect_links_by_expiry ON connect_links (expires_at);
+
+-- The clients that authorization servers registered for this gateway. `client_auth` is JSON text;
+-- `sealed` has the secret, sealed for all other columns but `created_at`.
+CREATE TABLE oauth_clients (
+  id           TEXT NOT NULL UNIQUE,
+  issuer       TEXT NOT NULL,
+  redirect_uri TEXT NOT NULL,
+  client_id    TEXT NOT NULL,
+  client_auth  TEXT NOT NULL,
+  created_at   TEXT NOT NULL,
+  expires_at   TEXT,
+  sealed       BLOB NOT NULL,
+  PRIMARY KEY (issuer, redirect_uri)
+) STRICT, WITHOUT ROWID;
 
 -- The index of the log, by ranges of positions (`gateway/src/audit/search`). Derived: it can be
 -- deleted at any time.

@@ -18,7 +18,9 @@ use super::{
     stream::{self, StreamStart},
 };
 use crate::{
-    mcp::{changes::ListWatch, era, host::Client, session::SessionHold},
+    mcp::{
+        changes::ListWatch, connected::ConnectedPrompts, era, host::Client, session::SessionHold,
+    },
     middleware::Refusal,
 };
 
@@ -69,8 +71,9 @@ pub(super) async fn open(
     }
     let known = Arc::clone(&hold.session().known);
     let stream = hold.session().stream();
+    let connected = ConnectedPrompts::new(client, hold.session());
     let watch = ListWatch::new(client, Era::Legacy, known);
-    let messages = watch.notifications(stream.over.clone(), stop).map(move |message| {
+    let messages = watch.notifications(connected, stream.over.clone(), stop).map(move |message| {
         // Keeps the session alive.
         let _stream = &stream;
         message

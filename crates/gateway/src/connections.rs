@@ -1,0 +1,375 @@
+//! The accounts that people connect to sources: links, authorizations in a browser, and removal.
+//!
+//! Invariant: no link, state, code or token is in an event or a log, and no link or state is stored
+//! in plain text.
+//! Invariant (I-115): a link and an authorization are used once, and only by the principal that they
+//! are for.
+
+mod connect;
+mod disconnect;
+mod link;
+mod list;
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Semaphore, broadcast};
+use toolcrib_config::{Config, scopes::RouteScope};
+use toolcrib_core::{
+    call::{CallError, ConnectionRequired},
+    catalog::Entry,
+    clock::Timestamp,
+    credential::{
+        AccountOf, AccountSpec, CredentialStoreError, GrantPlace, GrantStore, Owner, Secret,
+    },
+    event::{AccountRefused, EventBody},
+    id::{CredentialId, PrincipalId, SourceId},
+    principal::{AuthMethod, Principal},
+    source::{AccountConnector, AccountError, AuthorizationResponse, SourceSpec},
+};
+use url::Url;
+
+use crate::{
+    audit::{Audit, lone_event},
+    background::Services,
+    clock::after,
+    ids,
+    snapshot::Snapshots,
+};
+
+/// The scope for the account of the tenant, and for accounts of its other principals.
+pub const MANAGE: RouteScope = RouteScope::ConnectionsManage;
+/// How long a link can be used, and how long a browser may be away.
+pub const LIFETIME: Duration = Duration::from_secs(10 * 60);
+/// Concurrent authorizations that wait for a server.
+const MAX_WAITING: usize = 32;
+/// The last refused grants that are remembered, so that each is recorded once.
+const MAX_REFUSED: usize = 1024;
+/// Connected accounts that a slow listener may have missed before the next ones.
+const MAX_NEWS: usize = 256;
+
+/// Connects accounts.
+pub(crate) struct Connections {
+    services: Services,
+    audit: Arc<Audit>,
+    snapshots: Arc<Snapshots>,
+    grants: Arc<dyn GrantStore>,
+    connector: Arc<dyn AccountConnector>,
+    refused: Mutex<VecDeque<CredentialId>>,
+    waiting: Semaphore,
+    news: broadcast::Sender<GrantPlace>,
+}
+
+/// Why an account was not connected or disconnected. `Display` is for the caller.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    /// The source, the link or the account does not exist for the caller; all look the same.
+    #[error("not found, or not visible to this caller")]
+    NotFound,
+    /// The caller needs [`MANAGE`].
+    #[error("the account of a tenant needs the scope `{}`", MANAGE.as_str())]
+    Forbidden,
+    /// The caller has no identity that an account could belong to.
+    #[error("an account belongs to a principal; use a key or a token")]
+    Anonymous,
+    /// Calls of the source use the account of the tenant.
+    #[error(
+        "all callers of this source share the account of the tenant; set `tenant` to connect it"
+    )]
+    OfTenant,
+    /// The address of this server is unknown.
+    #[error("accounts cannot be connected before the operator sets `[server] public_url`")]
+    NoPublicUrl,
+    /// Too many authorizations of the principal, or of all principals, are unfinished.
+    #[error("too many accounts are being connected; try again in some minutes")]
+    TooMany,
+    /// The response belongs to no authorization of this caller and browser.
+    #[error("this response belongs to no request of this browser; start again")]
+    NotOurs,
+    /// The service failed or refused.
+    #[error(transparent)]
+    Account(#[from] AccountError),
+    /// The event could not be recorded, or the system has no randomness.
+    #[error("the account could not be recorded, so it was not connected")]
+    Unrecorded,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] CredentialStoreError),
+}
+
+/// A source whose account is to be connected, as a caller names it.
+pub enum Wanted {
+    /// With a link.
+    Link(Secret),
+    /// By the id of the source.
+    Source {
+        /// The source.
+        source: SourceId,
+        /// Whether the account is that of the tenant.
+        of_tenant: bool,
+    },
+}
+
+/// A new link.
+#[derive(Debug)]
+pub struct NewLink {
+    /// Its address.
+    pub link: Secret,
+    /// Until when it can be used.
+    pub expires_at: Timestamp,
+}
+
+/// The account of a source, as a caller sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Connection {
+    /// The source.
+    pub source: SourceId,
+    /// The host of its service.
+    pub host: String,
+    /// Whose calls use the account.
+    pub of: AccountOf,
+    /// Whether the account works.
+    pub state: ConnectionState,
+    /// The tools of the caller whose calls use it.
+    pub tools: usize,
+    /// The id of the grant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<CredentialId>,
+    /// The principal whose account it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<PrincipalId>,
+    /// The granted scopes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+    /// The scopes that the service has asked for since.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_scopes: Vec<String>,
+    /// The account, in words of the service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// When the person consented.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connected_at: Option<String>,
+    /// When its tokens last changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_at: Option<String>,
+}
+
+/// The states of an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConnectionState {
+    /// It works, as far as is known.
+    Active,
+    /// The service no longer accepts it, or it has expired.
+    NeedsConsent,
+    /// None is connected.
+    Absent,
+}
+
+/// What a person is asked to consent to.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConnectionPreview {
+    /// The source.
+    pub source: SourceId,
+    /// The host of its service.
+    pub host: String,
+    /// Whose calls will use the account.
+    pub of: AccountOf,
+    /// The scopes, as far as they are known before the service is asked.
+    pub scopes: Vec<String>,
+    /// Whether an earlier account is replaced.
+    pub again: bool,
+    /// The principal that consents.
+    pub principal: PrincipalId,
+}
+
+/// The way to the service.
+pub struct BegunConnection {
+    /// The address for the browser.
+    pub address: String,
+    /// The cookie of the browser.
+    pub cookie: Secret,
+}
+
+/// What the browser brings back.
+pub struct ConnectionResponse {
+    /// The source.
+    pub source: SourceId,
+    /// The state.
+    pub state: Secret,
+    /// The values of the cookie. Other ports of the host can add some.
+    pub cookies: Vec<Secret>,
+    /// The rest.
+    pub response: AuthorizationResponse,
+}
+
+/// A source with accounts, and the place of one of its grants.
+struct Found {
+    config: Arc<Config>,
+    at: usize,
+    place: GrantPlace,
+}
+
+// === impl Connections ===
+
+impl Connections {
+    pub(crate) fn new(
+        services: Services,
+        audit: Arc<Audit>,
+        snapshots: Arc<Snapshots>,
+        connector: Arc<dyn AccountConnector>,
+    ) -> Self {
+        Self {
+            grants: services.storage.grants(),
+            services,
+            audit,
+            snapshots,
+            connector,
+            refused: Mutex::default(),
+            waiting: Semaphore::new(MAX_WAITING),
+            news: broadcast::Sender::new(MAX_NEWS),
+        }
+    }
+
+    /// Receives the places of accounts that are connected at this server from now on.
+    pub(crate) fn news(&self) -> broadcast::Receiver<GrantPlace> {
+        self.news.subscribe()
+    }
+
+    /// Records, once per grant, that the account of a call is refused.
+    pub(crate) async fn note_refused(
+        &self,
+        principal: &Principal,
+        source: &SourceId,
+        account: &AccountSpec,
+        id: &CredentialId,
+    ) {
+        {
+            let mut refused = self.refused.lock();
+            if refused.contains(id) {
+                return;
+            }
+            if refused.len() >= MAX_REFUSED {
+                refused.pop_front();
+            }
+            refused.push_back(id.clone());
+        }
+        let body = EventBody::AccountRefused(AccountRefused {
+            principal: principal.id.clone(),
+            source_id: source.clone(),
+            of: account.of,
+            credential_id: id.clone(),
+        });
+        let event = lone_event(principal.tenant.clone(), body, self.services.now());
+        self.audit.append_with_retry(vec![event]).await;
+    }
+
+    /// Finds the source that `caller` names, and the place of the wanted account.
+    fn find(
+        &self,
+        caller: &Principal,
+        source: &SourceId,
+        of_tenant: bool,
+    ) -> Result<Found, ConnectionError> {
+        let (found, account) = self.at(source, |account| match of_tenant {
+            true => account.tenant_owner(),
+            false => account.owner(&caller.tenant, &caller.id),
+        })?;
+        let is_visible = MANAGE.is_held_by(caller) || self.tools_of(caller, source) > 0;
+        if account.tenant != caller.tenant || !is_visible {
+            return Err(ConnectionError::NotFound);
+        }
+        match (of_tenant, account.of) {
+            (true, _) if !MANAGE.is_held_by(caller) => Err(ConnectionError::Forbidden),
+            (false, AccountOf::Tenant) => Err(ConnectionError::OfTenant),
+            (false, AccountOf::Principal) if is_anonymous(caller) => {
+                Err(ConnectionError::Anonymous)
+            }
+            _ => Ok(found),
+        }
+    }
+
+    /// Finds the configured source of an account.
+    fn at(
+        &self,
+        source: &SourceId,
+        owner: impl FnOnce(&AccountSpec) -> Owner,
+    ) -> Result<(Found, Arc<AccountSpec>), ConnectionError> {
+        let config = self.services.config();
+        let at = config.sources.iter().position(|known| known.spec.id == *source);
+        let at = at.ok_or(ConnectionError::NotFound)?;
+        let spec = config.sources.get(at).map(|known| &known.spec);
+        let account = spec.and_then(|spec| spec.account.clone());
+        let account = account.ok_or(ConnectionError::NotFound)?;
+        let place = GrantPlace { owner: owner(&account), source: source.clone() };
+        Ok((Found { config, at, place }, account))
+    }
+
+    /// The number of tools of `source` that `caller` sees.
+    fn tools_of(&self, caller: &Principal, source: &SourceId) -> usize {
+        let snapshot = self.snapshots.load();
+        let view = snapshot.view(caller);
+        view.entries().iter().filter(|entry| entry.source == *source).count()
+    }
+
+    /// The address of this server for browsers, without a `/` at its end.
+    fn public_url(config: &Config) -> Option<&str> {
+        config.server.public_url.as_deref()
+    }
+}
+
+// === impl Found ===
+
+impl Found {
+    fn spec(&self) -> Result<(&SourceSpec, &Arc<AccountSpec>), ConnectionError> {
+        let spec = self.config.sources.get(self.at).map(|source| &source.spec);
+        let both = spec.and_then(|spec| Some((spec, spec.account.as_ref()?)));
+        both.ok_or(ConnectionError::NotFound)
+    }
+}
+
+/// The error of a call of `entry` without a usable account, so far without a link.
+pub(crate) fn required(
+    entry: &Entry,
+    account: &AccountSpec,
+    is_again: bool,
+    now: Timestamp,
+) -> CallError {
+    CallError::ConnectionRequired(Box::new(ConnectionRequired {
+        tool: entry.id.clone(),
+        source_id: entry.source.clone(),
+        of_tenant: account.of == AccountOf::Tenant,
+        again: is_again,
+        link: None,
+        expires_at: after(now, LIFETIME),
+    }))
+}
+
+/// Whose account a grant at `place` is.
+fn of(place: &GrantPlace) -> AccountOf {
+    match place.owner.principal {
+        Some(_) => AccountOf::Principal,
+        None => AccountOf::Tenant,
+    }
+}
+
+/// Callers without credentials are all one principal.
+fn is_anonymous(caller: &Principal) -> bool {
+    matches!(caller.auth, AuthMethod::Anonymous)
+}
+
+/// The host of the service of a source, or else its id.
+fn host(spec: &SourceSpec) -> String {
+    let url = spec.upstream.configured().service_url();
+    let host = url.and_then(|url| Some(Url::parse(url).ok()?.host_str()?.to_owned()));
+    host.unwrap_or_else(|| spec.id.to_string())
+}
+
+/// A new secret of 43 characters.
+fn secret() -> Result<Secret, ConnectionError> {
+    ids::secret().map(Secret::new).map_err(|_| ConnectionError::Unrecorded)
+}

@@ -1,0 +1,250 @@
+//! An account is connected: the person sees what is asked, goes to the service, and comes back.
+
+use serde_json::Value;
+use toolcrib_core::{
+    canonical::Digest,
+    credential::{
+        AccountGrant, ConnectLink, CredentialStoreError, GrantPlace, PendingAuthorization,
+    },
+    event::{AccountConnected, EventBody},
+    id::SourceId,
+    principal::Principal,
+    source::{AccountError, ConnectRequest},
+};
+use toolcrib_oauth::registration::ClientDescription;
+
+use super::{
+    BegunConnection, Connection, ConnectionError, ConnectionPreview, ConnectionResponse,
+    Connections, Found, LIFETIME, MANAGE, Wanted, host, of, secret,
+};
+use crate::{
+    audit::lone_event,
+    clock::after,
+    gateway::Gateway,
+    ids::{self, new_id},
+};
+
+impl Gateway {
+    /// Describes what `caller` is asked to consent to. A link stays usable.
+    ///
+    /// # Errors
+    /// [`ConnectionError`].
+    pub async fn preview_connection(
+        &self,
+        caller: &Principal,
+        wanted: &Wanted,
+    ) -> Result<ConnectionPreview, ConnectionError> {
+        let connections = &self.inner.pipeline.connections;
+        let found = connections.wanted(caller, wanted).await?;
+        let (spec, account) = found.spec()?;
+        let earlier = connections.earlier(&found.place).await?;
+        let scopes = match (account.scopes.is_empty(), &earlier) {
+            (false, _) => account.scopes.clone(),
+            (true, Some(earlier)) => {
+                let terms = &earlier.terms;
+                let missing = terms.missing_scopes.iter();
+                let missing = missing.filter(|scope| !terms.oauth2.scopes.contains(scope));
+                terms.oauth2.scopes.iter().chain(missing).cloned().collect()
+            }
+            (true, None) => Vec::new(),
+        };
+        Ok(ConnectionPreview {
+            source: spec.id.clone(),
+            host: host(spec),
+            of: of(&found.place),
+            scopes,
+            again: earlier.is_some(),
+            principal: caller.id.clone(),
+        })
+    }
+
+    /// Begins the authorization at the service. A link is used up.
+    ///
+    /// # Errors
+    /// [`ConnectionError`]; a link stays usable if the service failed.
+    pub async fn begin_connection(
+        &self,
+        caller: &Principal,
+        wanted: &Wanted,
+    ) -> Result<BegunConnection, ConnectionError> {
+        self.inner.pipeline.connections.begin(caller, wanted).await
+    }
+
+    /// The description of this gateway as an OAuth client, if authorization servers can fetch it.
+    pub fn client_document(&self) -> Option<Value> {
+        let config = self.config();
+        let public = Connections::public_url(&config)?;
+        let own = client_document(public)?;
+        let sources = config.sources.iter().filter(|source| source.spec.account.is_some());
+        let uris: Vec<_> = sources.map(|source| redirect_uri(public, &source.spec.id)).collect();
+        let client =
+            ClientDescription { name: "toolcrib", uri: Some(public), redirect_uris: &uris };
+        Some(client.document(&own))
+    }
+
+    /// Finishes an authorization. Afterwards calls use the account.
+    ///
+    /// # Errors
+    /// [`ConnectionError`]; in that case an earlier account is unchanged.
+    pub async fn finish_connection(
+        &self,
+        caller: &Principal,
+        response: ConnectionResponse,
+    ) -> Result<Connection, ConnectionError> {
+        let connections = &self.inner.pipeline.connections;
+        let (found, grant) = connections.finish(caller, response).await?;
+        if grant.place.owner.principal.is_none() {
+            // Its tools are discovered with this account.
+            self.supply().refresh(&grant.place.source);
+        }
+        connections.described(caller, found.spec()?.0, &grant.place, Some(&grant))
+    }
+}
+
+impl Connections {
+    async fn wanted(&self, caller: &Principal, wanted: &Wanted) -> Result<Found, ConnectionError> {
+        match wanted {
+            Wanted::Source { source, of_tenant } => self.find(caller, source, *of_tenant),
+            Wanted::Link(secret) => {
+                let place = self.link_of(caller, secret).await?.place;
+                Ok(Found { place: place.clone(), ..self.at(&place.source, |_| place.owner)?.0 })
+            }
+        }
+    }
+
+    /// The grant at `place`; `None` also if it cannot be read any more, because it is replaced.
+    async fn earlier(&self, place: &GrantPlace) -> Result<Option<AccountGrant>, ConnectionError> {
+        match self.grants.get(place, self.services.now()).await {
+            Ok(found) => Ok(found.map(|(grant, _)| grant)),
+            Err(CredentialStoreError::OtherKey(_) | CredentialStoreError::NotGenuine(_)) => {
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn begin(
+        &self,
+        caller: &Principal,
+        wanted: &Wanted,
+    ) -> Result<BegunConnection, ConnectionError> {
+        let found = self.wanted(caller, wanted).await?;
+        let (spec, _) = found.spec()?;
+        let public = Self::public_url(&found.config).ok_or(ConnectionError::NoPublicUrl)?;
+        let redirect_uri = redirect_uri(public, &spec.id);
+        let client_document = client_document(public);
+        let earlier = self.earlier(&found.place).await?;
+        let (cookie, state, now) = (secret()?, secret()?, self.services.now());
+        let begun = {
+            let _place = self.waiting.try_acquire().map_err(|_| ConnectionError::TooMany)?;
+            let request = ConnectRequest {
+                spec,
+                place: found.place.clone(),
+                principal: caller.id.clone(),
+                browser: Digest::of(cookie.expose().as_bytes()),
+                redirect_uri: &redirect_uri,
+                client_document: client_document.as_deref(),
+                earlier: earlier.as_ref(),
+                id: new_id(),
+                state: &state,
+                random: ids::random().map_err(|_| ConnectionError::Unrecorded)?,
+                expires_at: after(now, LIFETIME),
+            };
+            self.connector.begin(request).await?
+        };
+        // A page opens this address, so it must not be a script.
+        if !begun.address.starts_with("https://") && !begun.address.starts_with("http://") {
+            let message = "the service has no address for browsers".to_owned();
+            return Err(AccountError::Unsupported(message).into());
+        }
+        if !self.grants.begin(begun.pending, begun.verifier).await? {
+            return Err(ConnectionError::TooMany);
+        }
+        if let Wanted::Link(secret) = wanted {
+            let link = ConnectLink::hash(secret);
+            if self.grants.take_link(&link, self.services.now()).await?.is_none() {
+                // Another request was faster. Nobody gets the state of this one.
+                self.grants.take(&PendingAuthorization::hash(&state), now).await?;
+                return Err(ConnectionError::NotFound);
+            }
+        }
+        Ok(BegunConnection { address: begun.address, cookie })
+    }
+
+    async fn finish(
+        &self,
+        caller: &Principal,
+        brought: ConnectionResponse,
+    ) -> Result<(Found, AccountGrant), ConnectionError> {
+        let ConnectionResponse { source, state, cookies, response } = brought;
+        let state = PendingAuthorization::hash(&state);
+        let taken = self.grants.take(&state, self.services.now()).await?;
+        let (pending, verifier) = taken.ok_or(ConnectionError::NotOurs)?;
+        let (place, terms) = (&pending.place, &pending.terms);
+        let is_own = place.source == source
+            && terms.principal == caller.id
+            && place.owner.tenant == caller.tenant
+            && (place.owner.principal.is_some() || MANAGE.is_held_by(caller))
+            && cookies.iter().any(|it| Digest::of(it.expose().as_bytes()) == terms.browser);
+        if !is_own {
+            return Err(ConnectionError::NotOurs);
+        }
+        let found = self.at(&source, |_| place.owner.clone());
+        let (found, _) = found.map_err(|_| ConnectionError::NotOurs)?;
+        let (terms, secrets) = {
+            let _place = self.waiting.try_acquire().map_err(|_| ConnectionError::TooMany)?;
+            let (spec, _) = found.spec()?;
+            let finished = self.connector.finish(spec, &pending, &verifier, &response).await;
+            finished.map_err(|error| match error {
+                AccountError::NotOurs => ConnectionError::NotOurs,
+                error => error.into(),
+            })?
+        };
+        let now = self.services.now();
+        let grant = AccountGrant {
+            id: pending.id,
+            place: pending.place,
+            terms,
+            created_at: now,
+            changed_at: now,
+            expires_at: None,
+            revision: 1,
+        };
+        let stored = match self.record(caller, &grant).await {
+            Ok(()) => self.grants.put(grant.clone(), secrets.clone()).await.map_err(Into::into),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = stored {
+            self.connector.revoke(&grant, &secrets).await;
+            return Err(error);
+        }
+        // Nobody may be listening.
+        self.news.send(grant.place.clone()).ok();
+        Ok((found, grant))
+    }
+
+    async fn record(
+        &self,
+        caller: &Principal,
+        grant: &AccountGrant,
+    ) -> Result<(), ConnectionError> {
+        let body = EventBody::AccountConnected(AccountConnected {
+            principal: caller.id.clone(),
+            source_id: grant.place.source.clone(),
+            of: of(&grant.place),
+            credential_id: grant.id.clone(),
+        });
+        let event = lone_event(caller.tenant.clone(), body, grant.created_at);
+        self.audit.append_or_refuse(event).await.map_err(|_| ConnectionError::Unrecorded)
+    }
+}
+
+/// The address to which the service sends the browser back.
+fn redirect_uri(public: &str, source: &SourceId) -> String {
+    format!("{public}/connect/{source}/callback")
+}
+
+/// The address of the description of this gateway as a client, which needs https.
+fn client_document(public: &str) -> Option<String> {
+    public.starts_with("https://").then(|| format!("{public}/connect/client.json"))
+}

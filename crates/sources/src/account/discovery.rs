@@ -1,0 +1,244 @@
+//! Finds the authorization server of a service.
+//!
+//! The operator's endpoints and issuer come first. Else the service is asked: by its challenge to a
+//! request without a token, then at the well-known addresses (RFC 9728), and at last as its own
+//! authorization server, which services did before RFC 9728.
+
+use std::time::Duration;
+
+use http::{HeaderValue, Method, StatusCode, header};
+use serde_json::json;
+use toolcrib_core::{
+    credential::{AccountSpec, PresetEndpoints},
+    egress::EgressTrail,
+    source::{AccountError, SourceSpec, UpstreamSpec},
+};
+use toolcrib_mcp::{header as mcp_header, message, method, revision::LATEST_LEGACY};
+use toolcrib_oauth::{
+    challenge::{self, BearerChallenge},
+    metadata::{Metadata, authorization_server_locations, is_private_enough},
+    resource::{self, ResourceMetadata},
+};
+use url::Url;
+
+use super::reach::Reach;
+use crate::egress::{Network, OutgoingRequest};
+
+/// Time limit of a whole discovery.
+const PATIENCE: Duration = Duration::from_secs(25);
+/// Time limit of the request for a challenge.
+const CHALLENGE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// An authorization server, and what the service says about its tokens.
+pub(super) struct Server {
+    pub(super) issuer: String,
+    pub(super) authorization: Url,
+    pub(super) token: String,
+    pub(super) revocation: Option<String>,
+    /// Whether its responses name the issuer (RFC 9207).
+    pub(super) names_issuer: bool,
+    /// The resource that the service says it is.
+    pub(super) resource: Option<String>,
+    /// The scopes that the service asks for.
+    pub(super) scopes: Vec<String>,
+    /// `None` for configured endpoints.
+    pub(super) metadata: Option<Metadata>,
+}
+
+/// The issuers to try, and what the service says.
+struct Lead {
+    issuers: Vec<String>,
+    resource: Option<String>,
+    scopes: Vec<String>,
+}
+
+struct Discovery<'a> {
+    network: &'a Network,
+    spec: &'a SourceSpec,
+    account: &'a AccountSpec,
+    reach: &'a Reach,
+}
+
+pub(super) fn unsupported(problem: &str) -> AccountError {
+    AccountError::Unsupported(problem.to_owned())
+}
+
+pub(super) fn unavailable(problem: &str) -> AccountError {
+    AccountError::Unavailable(problem.to_owned())
+}
+
+/// Finds the authorization server for the accounts of `spec`.
+pub(super) async fn discover(
+    network: &Network,
+    spec: &SourceSpec,
+    account: &AccountSpec,
+    reach: &Reach,
+) -> Result<Server, AccountError> {
+    if let Some(endpoints) = &account.endpoints {
+        return configured(endpoints);
+    }
+    let discovery = Discovery { network, spec, account, reach };
+    let late = |_| Err(unavailable("the service or its authorization server does not answer"));
+    tokio::time::timeout(PATIENCE, discovery.server()).await.unwrap_or_else(late)
+}
+
+fn configured(endpoints: &PresetEndpoints) -> Result<Server, AccountError> {
+    let authorization = Url::parse(&endpoints.authorization);
+    let authorization =
+        authorization.map_err(|_| unsupported("the authorization endpoint is not an address"))?;
+    Ok(Server {
+        // A provider without metadata has no issuer of its own.
+        issuer: authorization.origin().ascii_serialization(),
+        authorization,
+        token: endpoints.token.clone(),
+        revocation: endpoints.revocation.clone(),
+        names_issuer: false,
+        resource: None,
+        scopes: Vec::new(),
+        metadata: None,
+    })
+}
+
+// === impl Discovery ===
+
+impl Discovery<'_> {
+    async fn server(&self) -> Result<Server, AccountError> {
+        let lead = match &self.account.issuer {
+            Some(issuer) => {
+                let issuers = vec![issuer.clone()];
+                Lead { issuers, resource: None, scopes: Vec::new() }
+            }
+            None => self.lead().await?,
+        };
+        let mut trouble = None;
+        for issuer in &lead.issuers {
+            match self.metadata(issuer).await {
+                Ok(metadata) => return self.usable(issuer, metadata, lead.resource, lead.scopes),
+                Err(error) => trouble = trouble.or(Some(error)),
+            }
+        }
+        Err(trouble.unwrap_or_else(|| unsupported("the service names no authorization server")))
+    }
+
+    /// Asks the service for its authorization servers.
+    async fn lead(&self) -> Result<Lead, AccountError> {
+        let Some(service) = &self.reach.service else {
+            let problem = "the address of the service is not known before a call; ask the operator \
+                           to set `issuer`, or `base_url`";
+            return Err(unsupported(problem));
+        };
+        let challenge = match &self.spec.upstream {
+            UpstreamSpec::McpHttp(_) => self.challenge(service).await,
+            _ => None,
+        };
+        let challenge = challenge.unwrap_or_default();
+        let mut locations = resource::locations(service);
+        if let Some(named) = challenge.resource_metadata {
+            locations.retain(|location| *location != named);
+            locations.insert(0, named);
+        }
+        for location in locations {
+            let Some(document) = self.document(&location).await else { continue };
+            match ResourceMetadata::read(&document, service, &self.reach.allow) {
+                Ok(found) => {
+                    let scopes = match challenge.scopes.is_empty() {
+                        true => found.scopes,
+                        false => challenge.scopes,
+                    };
+                    let issuers = found.authorization_servers;
+                    return Ok(Lead { issuers, resource: Some(found.resource), scopes });
+                }
+                Err(problem) => self.note(&problem.to_string()),
+            }
+        }
+        let origin = service.origin().ascii_serialization();
+        let issuers = vec![origin.clone(), format!("{origin}/")];
+        Ok(Lead { issuers, resource: None, scopes: challenge.scopes })
+    }
+
+    /// Sends a request without credentials, to get the challenge of the service.
+    async fn challenge(&self, service: &Url) -> Option<BearerChallenge> {
+        let egress = self.network.egress(self.reach.guard()).ok()?;
+        let mut request = OutgoingRequest::new(Method::POST, service.clone());
+        let json = HeaderValue::from_static("application/json");
+        request.headers.insert(header::CONTENT_TYPE, json);
+        request.headers.insert(header::ACCEPT, mcp_header::ACCEPT_BOTH);
+        let client = json!({ "name": "toolcrib", "version": env!("CARGO_PKG_VERSION") });
+        let params = json!({
+            "protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": client,
+        });
+        request.body = Some(message::request(1, method::INITIALIZE, &params).into());
+        let trail = EgressTrail::default();
+        let sent = tokio::time::timeout(CHALLENGE_PATIENCE, egress.send(request, &trail)).await;
+        let answer = sent.ok()?.inspect_err(|error| self.note(&error.to_string())).ok()?;
+        if answer.status() != StatusCode::UNAUTHORIZED {
+            return None;
+        }
+        let headers = answer.headers().get_all(header::WWW_AUTHENTICATE);
+        challenge::read(headers.iter().map(HeaderValue::as_bytes))
+    }
+
+    async fn metadata(&self, issuer: &str) -> Result<Metadata, AccountError> {
+        let mut trouble = None;
+        for location in authorization_server_locations(issuer) {
+            let Some(document) = self.document(&location).await else { continue };
+            match Metadata::read(&document, issuer) {
+                Ok(metadata) => return Ok(metadata),
+                Err(problem) => trouble = Some(unsupported(&problem.to_string())),
+            }
+        }
+        let silent = || unavailable("the authorization server of the service was not found");
+        Err(trouble.unwrap_or_else(silent))
+    }
+
+    fn usable(
+        &self,
+        issuer: &str,
+        metadata: Metadata,
+        resource: Option<String>,
+        scopes: Vec<String>,
+    ) -> Result<Server, AccountError> {
+        let endpoint = |name| metadata.endpoint(name, &self.reach.allow);
+        let (Some(authorization), Some(token)) =
+            (endpoint("authorization_endpoint"), endpoint("token_endpoint"))
+        else {
+            return Err(unsupported("the authorization server has no usable endpoints"));
+        };
+        if !metadata.lists("response_types_supported", "code") {
+            return Err(unsupported("the authorization server issues no codes"));
+        }
+        if !metadata.announces_s256() && !self.account.trusts_unannounced_pkce {
+            let problem = "the authorization server does not announce PKCE with S256; if it has it \
+                           nevertheless, the operator can set `pkce = \"unannounced\"`";
+            return Err(unsupported(problem));
+        }
+        Ok(Server {
+            issuer: issuer.to_owned(),
+            authorization,
+            token: token.into(),
+            revocation: endpoint("revocation_endpoint").map(String::from),
+            names_issuer: metadata.names_issuer(),
+            resource,
+            scopes,
+            metadata: Some(metadata),
+        })
+    }
+
+    /// The document at an address that a server named; `None` for every other status than 200.
+    async fn document(&self, location: &str) -> Option<Vec<u8>> {
+        let is_private =
+            Url::parse(location).is_ok_and(|url| is_private_enough(&url, &self.reach.allow));
+        if !is_private {
+            self.note("an address is not an https address");
+            return None;
+        }
+        let fetched = self.reach.fetch(self.network, location).await;
+        let answer = fetched.inspect_err(|problem| self.note(problem)).ok()?;
+        (answer.status == StatusCode::OK.as_u16()).then_some(answer.body)
+    }
+
+    /// For the operator; the person in the browser sees no address.
+    fn note(&self, problem: &str) {
+        tracing::warn!(source = %self.spec.id, problem, "looking for an authorization server");
+    }
+}

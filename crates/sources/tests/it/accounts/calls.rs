@@ -1,0 +1,241 @@
+//! Which account a call uses.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde_json::json;
+use toolcrib_core::{
+    call::{UpstreamError, UpstreamErrorKind},
+    credential::{AccountOf, CredentialNeed, CredentialProblem, GrantState, Owner, RefusalCause},
+    source::{
+        SourceFactory as _, UpstreamSpec,
+        connector::{ConnectorSpec, OpenApiLocation},
+    },
+};
+use toolcrib_testkit::upstream::OAuthBehaviour;
+
+use super::{Stage, call, person, tenant};
+use crate::rig::eventually;
+
+fn problem_of(error: &UpstreamError) -> Option<CredentialProblem> {
+    match error.kind {
+        UpstreamErrorKind::Credential(problem) => Some(problem),
+        _ => None,
+    }
+}
+
+fn eras() -> [OAuthBehaviour; 2] {
+    [false, true].map(|has_sessions| OAuthBehaviour { has_sessions, ..OAuthBehaviour::default() })
+}
+
+async fn connected(behaviour: OAuthBehaviour) -> Stage {
+    let stage = Stage::new(behaviour);
+    stage.connect(Owner::tenant(tenant()), "robot").await;
+    stage.connect(person("ann"), "ann").await;
+    stage.connect(person("bob"), "bob").await;
+    stage
+}
+
+/// I-114
+#[tokio::test(flavor = "multi_thread")]
+async fn each_call_uses_the_account_of_its_own_caller() {
+    for behaviour in eras() {
+        let has_sessions = behaviour.has_sessions;
+        let stage = connected(behaviour).await;
+        let rig = stage.rig();
+        rig.ready().await;
+        let calls = (0..40).map(|number| {
+            let name = if number % 2 == 0 { "ann" } else { "bob" };
+            let rig = &rig;
+            async move { assert_eq!(call(rig, name, "whoami").await.unwrap(), name) }
+        });
+        futures_util::future::join_all(calls).await;
+        let requests = stage.server.arrived("/mcp");
+        let mut accounts: Vec<_> = requests
+            .iter()
+            .filter(|request| !request.session.is_empty())
+            .map(|request| (request.session.clone(), request.account.clone()))
+            .collect();
+        accounts.sort();
+        accounts.dedup();
+        // The shared session and one for each person, each with one account.
+        assert_eq!(accounts.len(), if has_sessions { 3 } else { 0 }, "{accounts:?}");
+        // Only the tenant's account lists tools.
+        let lists = requests.iter().filter(|request| request.body.contains("tools/list"));
+        assert!(lists.map(|request| &request.account).all(|account| account == "robot"));
+        // A lost session is replaced by one of the same account.
+        stage.server.end_sessions();
+        assert_eq!(call(&rig, "ann", "whoami").await.unwrap(), "ann");
+        // The sessions of a removed grant and of a closed source end.
+        let deleted = |account: &str| {
+            let requests = stage.server.arrived("/mcp");
+            requests.iter().any(|it| it.method == "DELETE" && it.account == account)
+        };
+        let (grant, mut secrets) = stage
+            .grants
+            .get(&stage.place(person("ann")), toolcrib_core::clock::Timestamp::UNIX_EPOCH)
+            .await
+            .unwrap()
+            .unwrap();
+        secrets.access_token = None;
+        stage.factory.accounts().revoke(&grant, &secrets).await;
+        if has_sessions {
+            eventually("ann's session ends", || deleted("ann")).await;
+        }
+        rig.source.close().await;
+        assert_eq!((deleted("robot"), deleted("bob")), (has_sessions, has_sessions));
+        // No session was ever used with another account.
+        let requests = stage.server.arrived("/mcp");
+        let named = requests.iter().filter(|request| !request.session.is_empty());
+        let pairs: BTreeSet<_> = named.clone().map(|it| (&it.session, &it.account)).collect();
+        let sessions: BTreeSet<_> = named.map(|request| &request.session).collect();
+        assert_eq!(pairs.len(), sessions.len(), "{pairs:?}");
+    }
+}
+
+/// I-114
+#[tokio::test(flavor = "multi_thread")]
+async fn without_an_own_account_nothing_is_sent() {
+    for behaviour in eras() {
+        let stage = connected(behaviour).await;
+        let rig = stage.rig();
+        rig.ready().await;
+        let before = stage.server.arrived("/mcp").len();
+        // Neither that of the tenant nor that of another is used.
+        let failed = call(&rig, "eve", "whoami").await.unwrap_err();
+        assert_eq!(problem_of(&failed), Some(CredentialProblem::NotConnected));
+        let need = rig.source.credential_for(crate::rig::permit("whoami", None, None).entry());
+        let CredentialNeed::Account { .. } = &need else { panic!("{need:?}") };
+        let (other, eve) = ("other".parse().unwrap(), "eve".parse().unwrap());
+        for (tenant, principal) in [(tenant(), eve), (other, "ann".parse().unwrap())] {
+            let refused = rig.credentials.find(&need, &tenant, &principal).await.unwrap_err();
+            let RefusalCause::Credential(problem) = refused.cause else { panic!("{refused:?}") };
+            assert_eq!(problem, CredentialProblem::NotConnected);
+        }
+        assert_eq!(stage.server.arrived("/mcp").len(), before);
+        let ann = stage.grant(person("ann")).await.unwrap();
+        let found = rig.credentials.find(&need, &tenant(), &"ann".parse().unwrap()).await.unwrap();
+        assert_eq!(found.unwrap().id, ann.id);
+        assert!(stage.grants.remove(&tenant(), &ann.id).await.unwrap());
+        let failed = call(&rig, "ann", "whoami").await.unwrap_err();
+        assert_eq!(problem_of(&failed), Some(CredentialProblem::NotConnected));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_are_listed_with_the_account_of_the_tenant() {
+    let mut stage = Stage::new(OAuthBehaviour::default());
+    stage.connect(person("ann"), "ann").await;
+    let asked = stage.server.arrived("/mcp").len();
+    let rig = stage.rig();
+    let detail = rig.degraded().await.detail.unwrap();
+    assert!(detail.contains("toolcrib connections connect crib --tenant"), "{detail}");
+    assert_eq!(stage.server.arrived("/mcp").len(), asked, "ann's is not used to list tools");
+    stage.connect(Owner::tenant(tenant()), "robot").await;
+    rig.ready().await;
+    assert_eq!(rig.names().await, ["whoami", "admin"]);
+    // One account for all.
+    stage.configure(|account| account.of = AccountOf::Tenant);
+    let rig = stage.rig();
+    rig.ready().await;
+    for name in ["ann", "eve"] {
+        assert_eq!(call(&rig, name, "whoami").await.unwrap(), "robot");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rejected_token_is_renewed_once() {
+    for behaviour in eras() {
+        let stage = connected(behaviour).await;
+        let rig = stage.rig();
+        rig.ready().await;
+        call(&rig, "ann", "whoami").await.unwrap();
+        let renewals = || {
+            stage
+                .server
+                .arrived("/token")
+                .iter()
+                .filter(|it| it.body.contains("\"refresh_token\""))
+                .count()
+        };
+        stage.server.end_access_tokens();
+        let calls = (0..10).map(|_| call(&rig, "ann", "whoami"));
+        for said in futures_util::future::join_all(calls).await {
+            assert_eq!(said.unwrap(), "ann");
+        }
+        assert_eq!(renewals(), 1, "one renewal for all calls");
+        // A token that is rejected again at once cannot be helped by a third one.
+        stage.server.behave(|it| it.rejects = "ann".to_owned());
+        let failed = call(&rig, "ann", "whoami").await.unwrap_err();
+        assert_eq!(problem_of(&failed), Some(CredentialProblem::NeedsConsent), "{failed:?}");
+        let grant = stage.grant(person("ann")).await.unwrap();
+        assert_eq!(grant.terms.state, GrantState::NeedsConsent);
+        let sent = stage.server.arrived("/mcp").len();
+        let failed = call(&rig, "ann", "whoami").await.unwrap_err();
+        assert_eq!(problem_of(&failed), Some(CredentialProblem::NeedsConsent));
+        assert_eq!(stage.server.arrived("/mcp").len(), sent);
+        // The account of another still works, and a new consent helps.
+        assert_eq!(call(&rig, "bob", "whoami").await.unwrap(), "bob");
+        stage.server.behave(|it| it.rejects.clear());
+        stage.connect(person("ann"), "ann").await;
+        assert_eq!(call(&rig, "ann", "whoami").await.unwrap(), "ann");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_scope_requires_a_new_consent() {
+    for behaviour in eras() {
+        let mut stage = connected(behaviour).await;
+        let rig = stage.rig();
+        rig.ready().await;
+        let failed = call(&rig, "ann", "admin").await.unwrap_err();
+        assert_eq!(problem_of(&failed), Some(CredentialProblem::NeedsConsent), "{failed:?}");
+        assert_eq!(stage.grant(person("ann")).await.unwrap().terms.missing_scopes, ["admin"]);
+        let grant = stage.connect(person("ann"), "ann").await;
+        assert_eq!(grant.terms.oauth2.scopes, ["read", "admin"]);
+        assert_eq!(call(&rig, "ann", "admin").await.unwrap(), "ann");
+        // The operator's scopes are the most: then the refusal stands.
+        stage.configure(|account| account.scopes = vec!["read".to_owned()]);
+        let rig = stage.rig();
+        rig.ready().await;
+        let failed = call(&rig, "bob", "admin").await.unwrap_err();
+        assert_eq!(problem_of(&failed), None, "{failed:?}");
+        let bob = stage.grant(person("bob")).await.unwrap();
+        assert_eq!((bob.terms.state, bob.terms.missing_scopes.len()), (GrantState::Active, 0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_of_a_document_use_accounts_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let document = folder.path().join("openapi.json");
+    let openapi = json!({ "openapi": "3.1.0", "info": { "title": "t", "version": "1" },
+        "paths": { "/whoami": { "get": { "operationId": "whoami" } } } });
+    std::fs::write(&document, openapi.to_string()).unwrap();
+    let mut stage = Stage::new(OAuthBehaviour { challenges: false, ..OAuthBehaviour::default() });
+    let issuer = stage.server.issuer();
+    stage.configure(|account| account.issuer = Some(issuer));
+    stage.spec.upstream = UpstreamSpec::Connector(ConnectorSpec {
+        document: OpenApiLocation::Path(document),
+        base_url: Some(stage.server.url("")),
+        operations: Vec::new(),
+        variables: std::collections::BTreeMap::new(),
+        headers: std::collections::BTreeMap::new(),
+        allow: toolcrib_core::egress::AllowList::default(),
+    });
+    stage.connect(person("ann"), "ann").await;
+    stage.connect(person("bob"), "bob").await;
+    let rig = stage.rig();
+    rig.ready().await;
+    for name in ["ann", "bob"] {
+        let said = call(&rig, name, "whoami").await.unwrap();
+        assert!(said.contains(&format!("\"{name}\"")), "{said}");
+    }
+    stage.server.end_access_tokens();
+    assert!(call(&rig, "ann", "whoami").await.unwrap().contains("\"ann\""));
+    stage.server.behave(|it| it.rejects = "ann".to_owned());
+    let failed = call(&rig, "ann", "whoami").await.unwrap_err();
+    assert_eq!(problem_of(&failed), Some(CredentialProblem::NeedsConsent));
+    let failed = call(&rig, "eve", "whoami").await.unwrap_err();
+    assert_eq!(problem_of(&failed), Some(CredentialProblem::NotConnected));
+    tokio::time::timeout(Duration::from_secs(5), rig.source.close()).await.unwrap();
+}

@@ -1,0 +1,170 @@
+//! A service at which the callers of a source connect accounts, without a network. Grants, links and
+//! authorizations are in the real store.
+
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use chrono::{Duration, Utc};
+use toolcrib_core::{
+    credential::{
+        AccessToken, AccountGrant, ClientAuth, Credential, CredentialKind, CredentialNeed,
+        CredentialProblem, CredentialRefusal, CredentialResolver, FoundCredential, GrantPlace,
+        GrantSecrets, GrantState, GrantStore, GrantTerms, Material, OAuth2, PendingAuthorization,
+        PendingTerms, RefusalCause, ResolvedCredential, Secret,
+    },
+    id::{PrincipalId, TenantId},
+    source::{
+        AccountConnector, AccountError, AuthorizationResponse, BegunAuthorization, ConnectRequest,
+        SourceSpec,
+    },
+};
+
+/// The service. Its address for browsers is `https://id.example/authorize?state=STATE`.
+#[derive(Clone, Default)]
+pub struct TestAccounts(Arc<OnceLock<Arc<dyn GrantStore>>>);
+
+impl TestAccounts {
+    /// The code with which the service connects an account.
+    pub const CODE: &str = "account-code-canary";
+    /// The access token of every account.
+    pub const TOKEN: &str = "account-token-canary";
+
+    pub(super) fn set_store(&self, grants: Arc<dyn GrantStore>) {
+        self.0.get_or_init(|| grants);
+    }
+
+    async fn grant(
+        &self,
+        need: &CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+    ) -> Result<Option<Credential>, CredentialRefusal> {
+        let CredentialNeed::Account { source, account, destination } = need else {
+            return Ok(None);
+        };
+        let place = GrantPlace { owner: account.owner(tenant, principal), source: source.clone() };
+        let grants = self.0.get().unwrap();
+        let found = grants.get(&place, Utc::now()).await.unwrap().map(|(grant, _)| grant);
+        let refused = |problem| CredentialRefusal {
+            cause: RefusalCause::Credential(problem),
+            id: found.as_ref().map(|grant| grant.id.clone()),
+            destination: destination.clone(),
+        };
+        match &found {
+            None => Err(refused(CredentialProblem::NotConnected)),
+            Some(grant) if grant.terms.state == GrantState::NeedsConsent => {
+                Err(refused(CredentialProblem::NeedsConsent))
+            }
+            Some(grant) => Ok(Some(Credential {
+                id: grant.id.clone(),
+                name: "account".parse().unwrap(),
+                owner: grant.place.owner.clone(),
+                kind: CredentialKind::Header {
+                    name: "authorization".to_owned(),
+                    prefix: "Bearer ".to_owned(),
+                },
+                audiences: grant.terms.audiences.clone(),
+                created_at: grant.created_at,
+                rotated_at: grant.changed_at,
+                expires_at: None,
+                revision: grant.revision,
+            })),
+        }
+    }
+}
+
+#[async_trait]
+impl CredentialResolver for TestAccounts {
+    async fn resolve(
+        &self,
+        need: &CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+    ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
+        let credential = self.grant(need, tenant, principal).await?;
+        let value = Secret::new(Self::TOKEN.to_owned());
+        Ok(credential.map(|credential| {
+            let token = Some(Arc::new(AccessToken::new(value.clone())));
+            let material = Material { value, client_secret: None };
+            Arc::new(ResolvedCredential { credential, material, token })
+        }))
+    }
+
+    async fn find(
+        &self,
+        need: &CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+    ) -> Result<Option<FoundCredential>, CredentialRefusal> {
+        let found = self.grant(need, tenant, principal).await?;
+        Ok(found.map(|Credential { id, owner, .. }| FoundCredential { id, owner }))
+    }
+}
+
+fn oauth2() -> OAuth2 {
+    OAuth2 {
+        token_url: "https://id.example/token".to_owned(),
+        client_id: "crib".to_owned(),
+        client_auth: ClientAuth::None,
+        scopes: vec!["notes".to_owned()],
+        resource: None,
+    }
+}
+
+#[async_trait]
+impl AccountConnector for TestAccounts {
+    async fn begin(&self, request: ConnectRequest<'_>) -> Result<BegunAuthorization, AccountError> {
+        let pending = PendingAuthorization {
+            state: PendingAuthorization::hash(request.state),
+            id: request.id,
+            place: request.place,
+            terms: PendingTerms {
+                issuer: "https://id.example".to_owned(),
+                redirect_uri: request.redirect_uri.to_owned(),
+                oauth2: oauth2(),
+                names_issuer: false,
+                revocation_url: None,
+                principal: request.principal,
+                browser: request.browser,
+            },
+            created_at: request.expires_at - Duration::minutes(10),
+            expires_at: request.expires_at,
+        };
+        Ok(BegunAuthorization {
+            address: format!("https://id.example/authorize?state={}", request.state.expose()),
+            pending,
+            verifier: Secret::new("account-verifier-canary".to_owned()),
+        })
+    }
+
+    async fn finish(
+        &self,
+        _: &SourceSpec,
+        _: &PendingAuthorization,
+        _: &Secret,
+        response: &AuthorizationResponse,
+    ) -> Result<(GrantTerms, GrantSecrets), AccountError> {
+        match (&response.error, &response.code) {
+            (Some(_), _) => Err(AccountError::Refused("access_denied")),
+            (None, Some(code)) if code.expose() == Self::CODE => Ok((
+                GrantTerms {
+                    issuer: "https://id.example".to_owned(),
+                    oauth2: oauth2(),
+                    audiences: vec!["notes.example".parse().unwrap()],
+                    account: Some("someone at the service".to_owned()),
+                    state: GrantState::Active,
+                    token_expires_at: None,
+                    missing_scopes: Vec::new(),
+                    revocation_url: None,
+                },
+                GrantSecrets {
+                    access_token: Some(Secret::new(Self::TOKEN.to_owned())),
+                    ..GrantSecrets::default()
+                },
+            )),
+            _ => Err(AccountError::NotOurs),
+        }
+    }
+
+    async fn revoke(&self, _: &AccountGrant, _: &GrantSecrets) {}
+}

@@ -1,0 +1,387 @@
+//! `/v1/connections`: the accounts that people connect to sources.
+//!
+//! Callers connect and disconnect their own accounts. Those with the scope `connections:manage`
+//! also connect the account of the tenant, and see and disconnect those of its other principals.
+//!
+//! A browser begins here and comes back to [`crate::connect`]. It finishes here with the key or the
+//! session of its person, and with the cookie of the beginning.
+
+use axum::{extract::State, response::Response};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use toolcrib_core::{
+    credential::{CredentialStoreError, Secret},
+    id::{CredentialId, SourceId},
+    source::{AccountError, AuthorizationResponse},
+};
+use toolcrib_gateway::{
+    authn::manage::moment,
+    connections::{
+        Connection, ConnectionError, ConnectionPreview, ConnectionResponse, LIFETIME, MANAGE,
+        Wanted,
+    },
+};
+use utoipa::ToSchema;
+
+use crate::{
+    body,
+    middleware::{Payload, Refusal, Segment, cookies_named},
+    respond,
+    state::AppState,
+    v1::{
+        error::{ErrorEnvelope, Failure},
+        request::Context,
+        values::Flag,
+    },
+};
+
+/// The cookie of the browser that begins.
+const COOKIE: &str = "toolcrib-connect";
+/// The longest code of a service.
+const MAX_CODE: usize = 8 << 10;
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Connections {
+    /// By source.
+    #[schema(value_type = Vec<ConnectionView>)]
+    connections: Vec<Connection>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Connected {
+    #[schema(value_type = ConnectionView)]
+    connection: Connection,
+}
+
+/// The account of a source, as a caller sees it.
+#[derive(ToSchema)]
+#[schema(as = Connection)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "it only describes what the gateway writes")]
+pub(super) struct ConnectionView {
+    source: String,
+    /// The host of the service.
+    host: String,
+    /// `principal` or `tenant`: whose calls use the account.
+    of: String,
+    /// `active`, `needs_consent` or `absent`.
+    state: String,
+    /// The tools of the caller whose calls use it.
+    tools: u32,
+    /// The id for a removal.
+    id: Option<String>,
+    /// The principal whose account it is.
+    principal: Option<String>,
+    /// The granted scopes.
+    scopes: Option<Vec<String>>,
+    /// The scopes that the service has asked for since.
+    missing_scopes: Option<Vec<String>>,
+    /// The account, in words of the service.
+    account: Option<String>,
+    connected_at: Option<String>,
+    changed_at: Option<String>,
+}
+
+/// The account that a link is wanted for.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LinkBody {
+    /// The source.
+    source: String,
+    /// Whether to connect the account of the tenant. Requires the scope `connections:manage`.
+    #[serde(default)]
+    tenant: bool,
+}
+
+/// A link at which the caller connects an account, once.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Link {
+    link: String,
+    expires_at: String,
+}
+
+/// The account to connect: that of a link, or that of a source. It has no `Debug`, because a link is
+/// a secret.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WantedBody {
+    /// The secret of a link.
+    link: Option<String>,
+    /// The source.
+    source: Option<String>,
+    /// Whether to connect the account of the tenant. Requires the scope `connections:manage`.
+    tenant: Option<bool>,
+}
+
+/// What a person is asked to consent to.
+#[derive(ToSchema)]
+#[schema(as = ConnectionPreview)]
+#[expect(dead_code, reason = "it only describes what the gateway writes")]
+pub(super) struct PreviewView {
+    source: String,
+    /// The host of the service.
+    host: String,
+    /// `principal` or `tenant`: whose calls will use the account.
+    of: String,
+    /// The scopes, as far as they are known now.
+    scopes: Vec<String>,
+    /// Whether an earlier account is replaced.
+    again: bool,
+    /// The principal that consents.
+    principal: String,
+}
+
+/// The address of the service for the browser.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Begun {
+    address: String,
+}
+
+/// What the browser brings back. It has no `Debug`, because it has secrets.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResponseBody {
+    /// The source of the address to which the browser came back.
+    source: String,
+    /// The parameters of this address.
+    state: String,
+    code: Option<String>,
+    iss: Option<String>,
+    error: Option<String>,
+}
+
+/// Lists the accounts of the caller, and those that its tools need but it has not connected.
+#[utoipa::path(
+    get,
+    path = "/v1/connections",
+    operation_id = "listConnections",
+    tag = "Connections",
+    params(("all" = inline(Option<Flag>), Query, description = "`true`: the accounts of all principals of the tenant; requires the scope `connections:manage`")),
+    responses(
+        (status = 200, description = "The accounts, without their tokens", body = Connections),
+        (status = 403, description = "The scope `connections:manage` is missing", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn list(context: Context) -> Result<Response, Failure> {
+    let all = context.parameter("all")?.is_some_and(|Flag(all)| all);
+    let found = match all {
+        true => {
+            context.require(MANAGE)?;
+            context.gateway.connections_of_tenant(&context.caller).await
+        }
+        false => context.gateway.connections_of(&context.caller).await,
+    };
+    let connections = found.map_err(|error| refused(&context, &error))?;
+    Ok(respond::json(StatusCode::OK, &Connections { connections }))
+}
+
+/// Creates a link at which the caller connects an account in a browser, within ten minutes.
+#[utoipa::path(
+    post,
+    path = "/v1/connections/link",
+    operation_id = "linkConnection",
+    tag = "Connections",
+    request_body = LinkBody,
+    responses(
+        (status = 201, description = "The link", body = Link),
+        (status = 403, description = "The scope `connections:manage` is missing", body = ErrorEnvelope),
+        (status = 404, description = "No such source, or not visible to this caller", body = ErrorEnvelope),
+        (status = 409, description = "The operator has not set up the address of this server", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn link(context: Context, Payload(bytes): Payload) -> Result<Response, Failure> {
+    let LinkBody { source, tenant } = body::read(&bytes)?;
+    if tenant {
+        context.require(MANAGE)?;
+    }
+    let source = SourceId::parse(source).map_err(|_| Failure::not_found())?;
+    let made = context.gateway.link_connection(&context.caller, &source, tenant).await;
+    let made = made.map_err(|error| refused(&context, &error))?;
+    let link = made.link.expose().to_owned();
+    let link = Link { link, expires_at: moment(made.expires_at) };
+    Ok(respond::json(StatusCode::CREATED, &link))
+}
+
+/// Describes what a person is asked to consent to. The link stays usable.
+#[utoipa::path(
+    post,
+    path = "/v1/connections/preview",
+    operation_id = "previewConnection",
+    tag = "Connections",
+    request_body = WantedBody,
+    responses(
+        (status = 200, description = "What is asked", body = PreviewView),
+        (status = 403, description = "The scope `connections:manage` is missing", body = ErrorEnvelope),
+        (status = 404, description = "The link is unknown, used, expired or of another principal, or the source is not visible", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn preview(
+    context: Context,
+    Payload(bytes): Payload,
+) -> Result<Response, Failure> {
+    let wanted = wanted(&context, body::read(&bytes)?)?;
+    let preview = context.gateway.preview_connection(&context.caller, &wanted).await;
+    let preview: ConnectionPreview = preview.map_err(|error| refused(&context, &error))?;
+    Ok(respond::json(StatusCode::OK, &preview))
+}
+
+/// Begins to connect an account: returns the address of the service, and sets the cookie of the
+/// browser. A link is used up.
+#[utoipa::path(
+    post,
+    path = "/v1/connections/begin",
+    operation_id = "beginConnection",
+    tag = "Connections",
+    request_body = WantedBody,
+    responses(
+        (status = 200, description = "The address for the browser", body = Begun),
+        (status = 403, description = "The scope `connections:manage` is missing", body = ErrorEnvelope),
+        (status = 404, description = "The link is unknown, used, expired or of another principal, or the source is not visible", body = ErrorEnvelope),
+        (status = 409, description = "The operator has not set up the address of this server", body = ErrorEnvelope),
+        (status = 429, description = "Too many accounts are being connected", body = ErrorEnvelope),
+        (status = 502, description = "The service does not answer, or cannot be used", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn begin(
+    context: Context,
+    State(state): State<AppState>,
+    Payload(bytes): Payload,
+) -> Result<Response, Failure> {
+    let wanted = wanted(&context, body::read(&bytes)?)?;
+    let begun = context.gateway.begin_connection(&context.caller, &wanted).await;
+    let begun = begun.map_err(|error| refused(&context, &error))?;
+    let mut response = respond::json(StatusCode::OK, &Begun { address: begun.address });
+    set_cookie(&state, response.headers_mut(), begun.cookie.expose(), LIFETIME.as_secs());
+    Ok(response)
+}
+
+/// Finishes to connect an account, in the browser and for the principal that began.
+#[utoipa::path(
+    post,
+    path = "/v1/connections/finish",
+    operation_id = "finishConnection",
+    tag = "Connections",
+    request_body = ResponseBody,
+    responses(
+        (status = 200, description = "The account, which calls use from now on", body = Connected),
+        (status = 400, description = "The response belongs to no request of this caller and browser", body = ErrorEnvelope),
+        (status = 403, description = "The person or the service refused", body = ErrorEnvelope),
+        (status = 429, description = "Too many accounts are being connected", body = ErrorEnvelope),
+        (status = 502, description = "The service does not answer, or cannot be used", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn finish(
+    context: Context,
+    State(state): State<AppState>,
+    headers: HeaderMap,
+    Payload(bytes): Payload,
+) -> Result<Response, Failure> {
+    let brought: ResponseBody = body::read(&bytes)?;
+    let not_ours = |_| refused(&context, &ConnectionError::NotOurs);
+    let source = SourceId::parse(brought.source).map_err(not_ours)?;
+    let code = brought.code.filter(|code| code.len() <= MAX_CODE);
+    let brought = ConnectionResponse {
+        source,
+        state: Secret::new(brought.state),
+        cookies: cookies_named(COOKIE, &headers)
+            .into_iter()
+            .map(|value| Secret::new(value.to_owned()))
+            .collect(),
+        response: AuthorizationResponse {
+            code: code.map(Secret::new),
+            issuer: brought.iss,
+            error: brought.error,
+        },
+    };
+    let connected = context.gateway.finish_connection(&context.caller, brought).await;
+    let connection = connected.map_err(|error| refused(&context, &error))?;
+    let mut response = respond::json(StatusCode::OK, &Connected { connection });
+    set_cookie(&state, response.headers_mut(), "", 0);
+    Ok(response)
+}
+
+/// Disconnects an account of the caller, or with the scope `connections:manage` one of its tenant.
+/// Calls stop using it before the response. Its tokens are revoked at the service if possible.
+#[utoipa::path(
+    delete,
+    path = "/v1/connections/{id}",
+    operation_id = "removeConnection",
+    tag = "Connections",
+    params(("id" = String, Path, description = "The id of the account, as listed by `GET /v1/connections`")),
+    responses(
+        (status = 204, description = "The account is disconnected"),
+        (status = 404, description = "No such account, or not visible to this caller", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn remove(context: Context, id: Segment) -> Result<Response, Failure> {
+    let id = CredentialId::parse(id.as_str()).map_err(|_| Failure::not_found())?;
+    let removed = context.gateway.disconnect(&context.caller, &id).await;
+    removed.map_err(|error| refused(&context, &error))?;
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    Ok(response)
+}
+
+fn wanted(context: &Context, body: WantedBody) -> Result<Wanted, Failure> {
+    match body {
+        WantedBody { link: Some(link), source: None, tenant: None } => {
+            Ok(Wanted::Link(Secret::new(link)))
+        }
+        WantedBody { link: None, source: Some(source), tenant } => {
+            let of_tenant = tenant == Some(true);
+            if of_tenant {
+                context.require(MANAGE)?;
+            }
+            let source = SourceId::parse(source).map_err(|_| Failure::not_found())?;
+            Ok(Wanted::Source { source, of_tenant })
+        }
+        _ => Err(Failure::body("", "the body must have either `link`, or `source`")),
+    }
+}
+
+/// Sets the cookie for `seconds`; 0 removes it. `SameSite=Lax`, because the browser comes back from
+/// another site.
+fn set_cookie(state: &AppState, headers: &mut HeaderMap, value: &str, seconds: u64) {
+    let public = state.gateway.config().server.public_url.clone();
+    let is_secure = public.is_some_and(|url| url.starts_with("https://"));
+    let secure = if is_secure { "; Secure" } else { "" };
+    let cookie = format!(
+        "{COOKIE}={value}; Path=/v1/connections/finish; Max-Age={seconds}; HttpOnly; \
+         SameSite=Lax{secure}"
+    );
+    if let Ok(mut cookie) = HeaderValue::try_from(cookie) {
+        cookie.set_sensitive(true);
+        headers.append(header::SET_COOKIE, cookie);
+    }
+}
+
+fn refused(context: &Context, problem: &ConnectionError) -> Failure {
+    match problem {
+        ConnectionError::NotFound => Failure::not_found(),
+        ConnectionError::Forbidden => context.deny(MANAGE.as_str()).into(),
+        ConnectionError::Anonymous => Failure::forbidden(problem, None),
+        ConnectionError::OfTenant => Failure::parameter("tenant", &problem.to_string()),
+        ConnectionError::NoPublicUrl | ConnectionError::Store(CredentialStoreError::NoKey) => {
+            Failure::conflict(problem, Some(json!({ "reason": "not_set_up" })))
+        }
+        ConnectionError::TooMany => {
+            Failure::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", problem, None)
+        }
+        ConnectionError::NotOurs | ConnectionError::Account(AccountError::NotOurs) => {
+            let message = ConnectionError::NotOurs;
+            Failure::new(StatusCode::BAD_REQUEST, "not_this_browser", message, None)
+        }
+        ConnectionError::Account(AccountError::Refused(_)) => {
+            Failure::new(StatusCode::FORBIDDEN, "upstream_refused", problem, None)
+        }
+        ConnectionError::Account(AccountError::Unsupported(_) | AccountError::Unavailable(_)) => {
+            Failure::new(StatusCode::BAD_GATEWAY, "upstream_unavailable", problem, None)
+        }
+        ConnectionError::Unrecorded | ConnectionError::Store(_) => {
+            tracing::error!(error = %problem, "an account could not be connected or read");
+            Refusal::Unavailable.into()
+        }
+    }
+}
