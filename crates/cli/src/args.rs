@@ -4,6 +4,7 @@ mod approvals;
 mod commands;
 mod config;
 mod conformance;
+mod connections;
 mod credentials;
 mod edits;
 mod explain;
@@ -27,6 +28,7 @@ pub(crate) use commands::{
 };
 pub(crate) use config::{ConfigCommand, ImportArgs, InitArgs};
 pub(crate) use conformance::ConformanceArgs;
+pub(crate) use connections::{ConnectArgs, ConnectionsCommand, DisconnectArgs};
 pub(crate) use credentials::{
     ClientAuthArg, CredentialOwnerArgs, CredentialRotateArgs, CredentialSetArgs,
     CredentialValueArgs, CredentialsCommand,
@@ -248,8 +250,8 @@ Examples:
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt explain --tool files__write_file
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt explain --principal ci --tool files__write_file
 
-Prints the checks in the order of a call: key, tool, tenant, pin, scope, policy, rate, quota,
-approval, source. It makes no call and uses up no limit. With --url the server explains only facts
+Prints the checks in the order of a call: key, tool, tenant, pin, scope, policy, connection, rate,
+quota, approval, source. It makes no call and uses up no limit. With --url the server explains only facts
 that a call of the key would reveal. Another principal of the tenant needs --principal and the scope
 `explain:others`.
 
@@ -293,6 +295,10 @@ command. Without a terminal it prints once. With --json it prints a line after e
     /// Manage the credentials of sources: tokens, passwords, OAuth clients
     #[command(subcommand)]
     Credentials(CredentialsCommand),
+
+    /// List, connect and disconnect the accounts that your calls act with
+    #[command(subcommand)]
+    Connections(ConnectionsCommand),
 
     /// Install, list, check and remove packs of tools
     #[command(subcommand)]
@@ -448,6 +454,7 @@ impl Command {
                 args.output
             }
             Self::Keys(KeysCommand::List(args)) => args.output,
+            Self::Connections(ConnectionsCommand::List(args)) => args.output,
             Self::Runs(RunsCommand::List(args)) => args.page.output,
             Self::Approvals(ApprovalsCommand::List(args)) => args.page.output,
             Self::Audit(AuditCommand::Verify(args)) => args.output,

@@ -6,6 +6,7 @@ mod call;
 mod completions;
 mod config;
 mod conformance;
+mod connections;
 mod credentials;
 mod decoded;
 mod edit;
@@ -66,6 +67,7 @@ pub(crate) async fn run(args: Args, printer: Printer) -> anyhow::Result<Exit> {
         Command::Credentials(command) => credentials::run(command, cx).await,
         Command::Packs(command) => packs::run(command, cx).await,
         Command::Runs(command) => runs::run(command, cx).await,
+        Command::Connections(command) => connections::run(command, cx).await,
         Command::Approvals(command) => approvals::run(command, cx).await,
         Command::Audit(command) => audit::run(command, cx).await,
         Command::Store(command) => store::run(command, cx).await,

@@ -12,6 +12,7 @@
 //! | `TOOLCRIB_SECOND_KEY` | as `--second-key` of `conformance` |
 //! | `TOOLCRIB_LOG` | log filter, for example `info,toolcrib_sources=debug` |
 //! | `NO_COLOR` | no colours |
+//! | `DISPLAY`, `WAYLAND_DISPLAY` | whether `connections connect` can open a browser, on Linux |
 //! | `COLUMNS` | width of tables, instead of the width of the terminal |
 //! | `HOME`, `USERPROFILE`, `APPDATA`, `XDG_CONFIG_HOME`, `CODEX_HOME` | where `init` looks for files of clients |
 //!

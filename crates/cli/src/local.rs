@@ -7,7 +7,6 @@ use std::{path::Path, sync::Arc, time::Duration};
 use toolcrib_config::{Config, PinMode};
 use toolcrib_core::{
     catalog::Entry,
-    credential::CredentialStore,
     id::{PrincipalId, SourceId, TenantId},
     principal::{AuthMethod, Principal},
     scope::{Grant, ScopeSet},
@@ -79,12 +78,12 @@ impl LocalGateway {
         let options = Options { seal_keys, ..Options::default() };
         let store = store::open_or_create(&settings, options, printer).await?;
         let has_credentials = keys.is_some() && seal::is_needed(&settings.config);
-        let credentials = has_credentials.then(|| store.credentials());
+        let sealed = has_credentials.then(|| Arc::clone(&store));
         let library = settings::library(&settings.data_dir);
         let spans = Spans::start(&settings.config)?;
         let hash = arguments_hash::form(&settings.config).await?;
         let mut builder =
-            builder(settings.config, library, Arc::clone(&store), credentials).arguments_hash(hash);
+            builder(settings.config, library, Arc::clone(&store), sealed).arguments_hash(hash);
         if keys.is_none() {
             builder = builder.without_approvals();
         }
@@ -96,8 +95,8 @@ impl LocalGateway {
 
     /// Starts a gateway on an empty store in memory, for commands that only inspect the sources.
     ///
-    /// The store is read only for credentials, which a source may need to list its tools, and for
-    /// pins, which determine the tools that are in quarantine.
+    /// The store is used only for credentials and accounts, which a source may need to list its
+    /// tools, and for pins, which determine the tools that are in quarantine.
     pub(crate) async fn start_forgetful(
         config: Config,
         data_dir: &Path,
@@ -105,19 +104,19 @@ impl LocalGateway {
     ) -> anyhow::Result<Self> {
         let pinned = config.sources.iter().any(|source| source.pins.mode != PinMode::Off);
         let wanted = pinned || seal::is_needed(&config);
-        let (mut store, mut credentials) = (None, None);
+        let (mut store, mut sealed) = (None, None);
         if wanted && store::may_exist(&config.store) {
             let keys = seal::needed(&config, printer).await;
             let seal_keys = keys.clone().unwrap_or_default();
             let opened = store::open(&config, Options { seal_keys, ..Options::default() }).await?;
-            credentials = keys.map(|_| opened.credentials());
+            sealed = keys.map(|_| Arc::clone(&opened));
             store = Some(opened);
         }
         // Changes to the copied pins are discarded.
         let pins = store.as_ref().map(|store| store.pins());
         let sources = config.sources.iter().map(|source| &source.spec.id);
         let scratch = toolcrib_store::scratch(pins.as_deref(), sources).await?;
-        let builder = builder(config, settings::library(data_dir), scratch, credentials);
+        let builder = builder(config, settings::library(data_dir), scratch, sealed);
         let gateway = builder.without_approvals().start().await?;
         Ok(Self { gateway, store, spans: None })
     }
@@ -188,17 +187,18 @@ pub(crate) async fn with_sources<T>(
         .await
 }
 
-/// The builder of a gateway on `storage`. Its sources take their credentials from `credentials`.
+/// The builder of a gateway on `storage`. Its sources take their credentials and accounts from
+/// `sealed`.
 pub(crate) fn builder(
     config: Config,
     library: Library,
     storage: Arc<dyn Storage>,
-    credentials: Option<Arc<dyn CredentialStore>>,
+    sealed: Option<Arc<dyn Storage>>,
 ) -> GatewayBuilder {
     let tasks = Tasks::new();
     let mut factory = factory(library).with_tasks(tasks.clone());
-    if let Some(credentials) = credentials {
-        factory = factory.with_credentials(credentials);
+    if let Some(sealed) = sealed {
+        factory = factory.with_credentials(sealed.credentials()).with_grants(sealed.grants());
     }
     let key_sets = Arc::new(factory.key_sets());
     GatewayBuilder::new(config, storage, Arc::new(factory)).key_sets(key_sets).tasks(tasks)

@@ -7,6 +7,7 @@
 
 mod args;
 mod arguments_hash;
+mod browser;
 mod bundled;
 mod check;
 mod client;

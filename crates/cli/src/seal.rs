@@ -23,13 +23,14 @@ pub(crate) async fn keys(config: &StoreConfig) -> anyhow::Result<SealKeys> {
     Ok(SealKeys::new(current, old))
 }
 
-/// Whether a source of `config` names a credential.
+/// Whether a source of `config` names a credential, or acts with accounts.
 pub(crate) fn is_needed(config: &Config) -> bool {
-    config.sources.iter().any(|source| source.spec.credential.is_some())
+    let mut specs = config.sources.iter().map(|source| &source.spec);
+    specs.any(|spec| spec.credential.is_some() || spec.account.is_some())
 }
 
-/// Reads the seal keys, if a source of `config` names a credential and they are readable. Without
-/// them, only the sources that need a credential fail.
+/// Reads the seal keys, if a source of `config` [needs](is_needed) them and they are readable.
+/// Without them, only these sources fail.
 pub(crate) async fn needed(config: &Config, printer: Printer) -> Option<SealKeys> {
     if !is_needed(config) {
         return None;

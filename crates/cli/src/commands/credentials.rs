@@ -268,6 +268,7 @@ fn kind(args: &CredentialSetArgs) -> anyhow::Result<CredentialKind> {
             ClientAuthArg::Post => ClientAuth::Post,
         },
         scopes: args.scopes.clone(),
+        resource: None,
     };
     let kind = if let Some(name) = &args.header {
         let prefix = args.prefix.clone().unwrap_or_default();

@@ -191,13 +191,13 @@ async fn start(
         ));
     }
     // Always set, because a reloaded configuration may be the first one that names a credential.
-    let credentials = Some(store.credentials());
+    let sealed = Some(Arc::clone(store));
     let library = settings::library(&settings.data_dir);
     let (signer, key_may_be_new) = match ready.signing_key {
         Some(key) => (key, config.record.signing_key.is_some()),
         None => signing::key(config).await?,
     };
-    let mut gateway = local::builder(config.clone(), library, Arc::clone(store), credentials)
+    let mut gateway = local::builder(config.clone(), library, Arc::clone(store), sealed)
         .arguments_hash(ready.arguments_hash);
     let in_store = config.limits.as_ref().filter(|limits| limits.place == LimitPlace::Store);
     let in_store = in_store.and_then(|_| store.limiter());

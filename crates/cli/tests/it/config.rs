@@ -20,7 +20,7 @@ const SOURCE: &str = "[[source]]\nid = \"a\"\nkind = \"mcp\"\n";
 
 #[test]
 fn every_problem_has_its_place() {
-    insta::assert_snapshot!(refused("[server]\nlisten = \"127.0.0.1:0\"\nlissen = 1\n"), @"toolcrib.toml:3: `server.lissen`: unknown field `lissen`, did you mean `listen`? Expected one of `listen`, `behind_proxy`, `tls`, `allowed_hosts`, `allowed_origins`, `max_body`, `max_body_total`, `public_metrics`, `drain`");
+    insta::assert_snapshot!(refused("[server]\nlisten = \"127.0.0.1:0\"\nlissen = 1\n"), @"toolcrib.toml:3: `server.lissen`: unknown field `lissen`, did you mean `listen`? Expected one of `listen`, `behind_proxy`, `tls`, `public_url`, `allowed_hosts`, `allowed_origins`, `max_body`, `max_body_total`, `public_metrics`, `drain`");
     insta::assert_snapshot!(refused(&format!("{SOURCE}command = [\"x\"]\n[source.tools.\"a[\"]\nsafety_tier = \"read\"\n")), @r#"toolcrib.toml:5: `source.a.tools."a["`: is not a glob: unclosed character class; missing ']'"#);
     insta::assert_snapshot!(refused(&format!("{SOURCE}command = [\"x\"]\n[source.tools.\"*\"]\nsafety_tier = \"exec\"\n")), @r#"toolcrib.toml:6: `source.a.tools."*".safety_tier`: "exec" is only for kind "host-extension"; use "write""#);
     insta::assert_snapshot!(refused(&format!("{SOURCE}command = [\"x\"]\n[source.env]\nTOKEN = {{ env = \"TOOLCRIB_TEST_MISSING\" }}\n")), @"toolcrib.toml:6: `source.a.env.TOKEN`: environment variable TOOLCRIB_TEST_MISSING is not set");

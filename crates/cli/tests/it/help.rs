@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::support::{dir, finish, run, toolcrib};
 
-const COMMANDS: [&[&str]; 51] = [
+const COMMANDS: [&[&str]; 54] = [
     &["try"],
     &["demo", "keys"],
     &["demo", "change"],
@@ -34,6 +34,9 @@ const COMMANDS: [&[&str]; 51] = [
     &["packs", "verify"],
     &["packs"],
     &["explain"],
+    &["connections", "list"],
+    &["connections", "connect"],
+    &["connections", "disconnect"],
     &["approvals"],
     &["approvals", "list"],
     &["approvals", "show"],
@@ -81,6 +84,7 @@ fn the_help_lists_all_commands() {
       top          Show the calls, sources and pending approvals of a running server
       keys         Create, list, rotate and revoke API keys
       credentials  Manage the credentials of sources: tokens, passwords, OAuth clients
+      connections  List, connect and disconnect the accounts that your calls act with
       packs        Install, list, check and remove packs of tools
       runs         List, show and cancel workflow runs
       approvals    List and answer approvals

@@ -75,6 +75,19 @@ fn describe(body: &EventBody) -> String {
             let replaced = optional(replaces.as_ref(), |old| format!(" in place of {old}"));
             format!("{key_id} of {holder} {}{replaced} by {principal}{grants}", word(*action))
         }
+        EventBody::AccountConnected(connected) => {
+            let (of, by) = (connected.of.word(), &connected.principal);
+            format!("account of the {of} at {} connected by {by}", connected.source_id)
+        }
+        EventBody::AccountDisconnected(ended) => {
+            let holder = optional(ended.holder.as_ref(), |holder| format!(" {holder}"));
+            let (of, by) = (ended.of.word(), &ended.principal);
+            format!("account of the {of}{holder} at {} disconnected by {by}", ended.source_id)
+        }
+        EventBody::AccountRefused(refused) => {
+            let (of, source) = (refused.of.word(), &refused.source_id);
+            format!("account of the {of} at {source} refused in a call by {}", refused.principal)
+        }
         EventBody::RecordAccepted(accepted) => {
             let reason = optional(accepted.reason.as_ref(), |reason| format!(" ({reason})"));
             format!("by {}: {}{reason}", accepted.principal, accepted.problem)

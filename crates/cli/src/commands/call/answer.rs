@@ -13,6 +13,8 @@ use crate::{
 };
 
 pub(super) const SEE_SCHEMA: &str = "see the schema with `toolcrib tools show`";
+pub(super) const CONNECT: &str =
+    "`toolcrib connections connect SOURCE` opens a link and waits; `connections list` shows all";
 pub(super) const SEE_SOURCES: &str = "see the details with `toolcrib sources check`";
 
 /// A hint with the requester of `approval` and the principals that can grant it.
@@ -135,6 +137,14 @@ fn details(error: &CallError) -> Value {
             json!({ "approvalId": asked.approval, "expiresAt": asked.expires_at })
         }
         CallError::ApprovalRejected { approval, .. } => json!({ "approvalId": approval }),
+        CallError::ConnectionRequired(required) => {
+            let mut details = json!({ "source": required.source_id });
+            if let (Some(details), Some(link)) = (details.as_object_mut(), &required.link) {
+                details.insert("link".to_owned(), json!(link.expose()));
+                details.insert("expiresAt".to_owned(), json!(required.expires_at));
+            }
+            details
+        }
         _ => Value::Null,
     }
 }
@@ -155,6 +165,7 @@ fn explain(error: &CallError, approval: Option<&Value>) -> anyhow::Error {
         CallError::ApprovalRequired { .. } | CallError::ApprovalRejected { .. } => {
             advised(error.words(), see_approval(approval))
         }
+        CallError::ConnectionRequired(_) => advised(error.words(), CONNECT),
         CallError::Upstream(_) => advised(error.to_string(), SEE_SOURCES),
         _ => anyhow::Error::msg(error.to_string()),
     }

@@ -82,6 +82,7 @@ fn to_error(
         "rate_limited" => advised(message, client::later(details)),
         "validation_error" => advised(message, answer::SEE_SCHEMA),
         "approval_required" => advised(message, answer::see_approval(approval)),
+        "connection_required" => advised(message, answer::CONNECT),
         code if code.starts_with("upstream") => advised(message, answer::SEE_SOURCES),
         _ => anyhow::Error::msg(message.to_owned()),
     }

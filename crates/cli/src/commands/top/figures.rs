@@ -16,6 +16,7 @@ const REFUSED: &[&str] = &[
     "validation_error",
     "approval_required",
     "approval_rejected",
+    "connection_required",
 ];
 
 /// The figures of a server.

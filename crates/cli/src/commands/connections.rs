@@ -1,0 +1,171 @@
+//! `connections list|connect|disconnect`: the accounts of callers at the services of sources, on a
+//! running server.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+
+use crate::{
+    args::{ConnectArgs, ConnectionsCommand, DisconnectArgs},
+    browser,
+    client::Client,
+    context::Context,
+    failure::{Exit, advised, usage},
+    prefix,
+    printer::Printer,
+    table::{Column, Kind},
+    text::member,
+};
+
+/// The pause between two looks at whether the account is connected.
+const PAUSE: Duration = Duration::from_secs(2);
+/// The longest wait, whatever the server says about its link.
+const LONGEST_WAIT: chrono::Duration = chrono::Duration::minutes(30);
+
+const COLUMNS: &[Column<Value>] = &[
+    Column(Kind::Name, "source", |it| member(it, "source").to_owned()),
+    Column(Kind::State, "state", state),
+    Column(Kind::Text, "owner", owner),
+    Column(Kind::Text, "account", |it| member(it, "account").to_owned()),
+    Column(Kind::Text, "host", |it| member(it, "host").to_owned()),
+    Column(Kind::Wide, "scopes", |it| texts(it, "scopes")),
+    Column(Kind::Wide, "missing scopes", |it| texts(it, "missingScopes")),
+    Column(Kind::Time, "connected", |it| member(it, "connectedAt").to_owned()),
+    Column(Kind::Id, "id", |it| member(it, "id").to_owned()),
+];
+
+pub(crate) async fn run(command: ConnectionsCommand, cx: &Context) -> anyhow::Result<Exit> {
+    let Some(client) = Client::connect(cx)? else {
+        let words = "accounts are connected at a running server: name it with --url, for example \
+                     --url http://127.0.0.1:8808";
+        return Err(usage(words));
+    };
+    let printer = cx.printer;
+    match command {
+        ConnectionsCommand::List(args) => {
+            let found = connections(&client, args.all).await?;
+            printer.list(COLUMNS, &found, "no source needs an account")?;
+        }
+        ConnectionsCommand::Connect(args) => connect(&args, &client, printer).await?,
+        ConnectionsCommand::Disconnect(args) => disconnect(&args, &client, printer).await?,
+    }
+    Ok(Exit::Done)
+}
+
+/// The connections of the caller; with `all` those of everyone in the tenant.
+async fn connections(client: &Client, all: bool) -> anyhow::Result<Vec<Value>> {
+    let query: &[_] = if all { &[("all", "true")] } else { &[] };
+    client.get_member(&["v1", "connections"], query, "connections").await
+}
+
+/// The caller's own connection to `source`, or that of the tenant, which managers see too.
+async fn connection(client: &Client, source: &str, tenant: bool) -> anyhow::Result<Option<Value>> {
+    let mut found = connections(client, false).await?.into_iter();
+    Ok(found.find(|it| member(it, "source") == source && is_of_tenant(it) == tenant))
+}
+
+async fn connect(args: &ConnectArgs, client: &Client, printer: Printer) -> anyhow::Result<()> {
+    let source = args.source.as_str();
+    let earlier = connection(client, source, args.tenant).await?;
+    let earlier = earlier.as_ref().map(|it| member(it, "id")).unwrap_or_default();
+    let mut body = json!({ "source": source });
+    if let (Some(body), true) = (body.as_object_mut(), args.tenant) {
+        body.insert("tenant".to_owned(), json!(true));
+    }
+    let made = client.post(&["v1", "connections", "link"], Some(&body)).await?;
+    let link = member(&made, "link");
+    anyhow::ensure!(!link.is_empty(), "the server returned a response without link");
+    match printer.wants_json() {
+        true => printer.json_line(&made)?,
+        false => printer.foreign(link)?,
+    }
+    if args.no_wait {
+        return Ok(());
+    }
+    let expires_at: DateTime<Utc> = member(&made, "expiresAt")
+        .parse()
+        .context("the server returned a response without expiresAt")?;
+    let is_opened = !printer.wants_json() && printer.can_ask() && browser::open(link);
+    printer.note(match is_opened {
+        true => "waiting for the browser; open the link yourself if no page appears",
+        false => "open the link in a browser and sign in as the principal of this key; waiting",
+    });
+    let end = expires_at.min(Utc::now() + LONGEST_WAIT);
+    while Utc::now() < end {
+        tokio::time::sleep(PAUSE).await;
+        let now = connection(client, source, args.tenant).await?;
+        let is_new = |it: &Value| member(it, "state") == "active" && member(it, "id") != earlier;
+        if let Some(connected) = now.filter(is_new) {
+            return match printer.wants_json() {
+                true => printer.json_line(&connected),
+                false => {
+                    printer.note(format_args!("the account at `{source}` is connected"));
+                    Ok(())
+                }
+            };
+        }
+    }
+    Err(advised(
+        format!("no account was connected to `{source}` in time"),
+        "run the command again for a new link",
+    ))
+}
+
+async fn disconnect(
+    args: &DisconnectArgs,
+    client: &Client,
+    printer: Printer,
+) -> anyhow::Result<()> {
+    let typed = args.connection.as_str();
+    let id = match connection(client, typed, args.tenant).await? {
+        Some(found) => match member(&found, "id") {
+            "" => {
+                let words = format!("no account is connected to `{typed}`");
+                return Err(advised(words, "`toolcrib connections list` shows the accounts"));
+            }
+            id => id.to_owned(),
+        },
+        None => completed(typed, client).await?,
+    };
+    client.delete(&["v1", "connections", &id]).await?;
+    printer.json_or_note(&json!({ "id": id }), "disconnected")
+}
+
+/// The id that `typed` equals or starts; `typed` if the caller's list has none.
+async fn completed(typed: &str, client: &Client) -> anyhow::Result<String> {
+    if !prefix::is_short(typed) {
+        return Ok(typed.to_owned());
+    }
+    let ids = connections(client, false).await?;
+    let ids = ids.iter().map(|it| member(it, "id").to_owned()).filter(|id| !id.is_empty());
+    let found = prefix::resolve(typed, "connection", ids)?;
+    Ok(found.unwrap_or_else(|| typed.to_owned()))
+}
+
+fn is_of_tenant(connection: &Value) -> bool {
+    member(connection, "of") == "tenant"
+}
+
+fn state(connection: &Value) -> String {
+    match member(connection, "state") {
+        "absent" => "not connected".to_owned(),
+        "active" => "connected".to_owned(),
+        "needs_consent" => "connect again".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+fn owner(connection: &Value) -> String {
+    match (is_of_tenant(connection), member(connection, "principal")) {
+        (true, _) => "(the tenant)".to_owned(),
+        (false, principal) => principal.to_owned(),
+    }
+}
+
+fn texts(connection: &Value, name: &str) -> String {
+    let list = connection.get(name).and_then(Value::as_array);
+    let texts: Vec<_> = list.into_iter().flatten().filter_map(Value::as_str).collect();
+    texts.join(" ")
+}
