@@ -19,9 +19,9 @@ const open = async (page, section) => {
 
 await check('sections are those that the caller may use', async () => {
   for (const [role, wanted] of [
-    ['admin', ['tools', 'approvals', 'record', 'sources', 'access', 'connect']],
-    ['caller', ['tools', 'approvals', 'connect']],
-    ['approver', ['tools', 'approvals', 'connect']],
+    ['admin', ['tools', 'approvals', 'record', 'sources', 'access', 'connections', 'connect']],
+    ['caller', ['tools', 'approvals', 'connections', 'connect']],
+    ['approver', ['tools', 'approvals', 'connections', 'connect']],
   ]) {
     const { page, close } = await as(role);
     equal(await sections(page), wanted, role);
@@ -187,7 +187,7 @@ await check('a tab has one stream of changes, which is opened again after a slee
   const { page, close } = await as('admin', '', {
     before: (it) => it.on('request', (request) => (streams += Number(request.url().endsWith('/v1/changes')))),
   });
-  for (const section of ['approvals', 'record', 'sources', 'access', 'connect', 'tools']) await open(page, section);
+  for (const section of ['approvals', 'record', 'sources', 'access', 'connections', 'connect', 'tools']) await open(page, section);
   equal(streams, 1, 'streams of a tab');
   // After a sleep the stream has been silent for too long, and is opened again.
   const again = page.waitForRequest((request) => request.url().endsWith('/v1/changes'));

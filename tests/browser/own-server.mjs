@@ -54,11 +54,11 @@ export async function openSignedIn(browser, url, address, key, complaints, optio
 }
 
 /** Starts a server, in a folder with these files. Returns {url, folder, key, log, stop}; `key(…)` makes a key. */
-export async function startServer(config, files = {}) {
+export async function startServer(config, files = {}, listen = '127.0.0.1:0') {
   const folder = mkdtempSync(join(tmpdir(), 'toolcrib-browser-'));
   for (const [name, text] of Object.entries({ ...files, 'toolcrib.toml': config }))
     writeFileSync(join(folder, name), text, { mode: 0o600 });
-  const child = spawn(program, ['serve', '--listen', '127.0.0.1:0'], {
+  const child = spawn(program, ['serve', '--listen', listen], {
     cwd: folder,
     env,
     stdio: ['ignore', 'pipe', 'pipe'],

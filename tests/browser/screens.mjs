@@ -40,6 +40,7 @@ export const SCREENS = [
   { id: 'record', name: 'Record', letter: 'r', address: '#/record', scope: 'audit:read' },
   { id: 'sources', name: 'Sources', letter: 's', address: '#/sources', scope: 'sources:read' },
   { id: 'access', name: 'Access', letter: 'k', address: '#/access', scope: 'keys:manage' },
+  { id: 'connections', name: 'Connections', letter: 'o', address: '#/connections' },
   { id: 'connect', name: 'Connect', letter: 'c', address: '#/connect' },
 ];
 

@@ -69,6 +69,8 @@ await check('the card says what the user came for, and has the field with the fo
     ['#/sources/shop', 'Sign in to see the source shop.'],
     ['#/record', 'Sign in to see the record.'],
     ['#/access', 'Sign in to see who may do what.'],
+    ['#/connections', 'Sign in to see the accounts that your tools act with.'],
+    [`#/connect/${'x'.repeat(43)}`, 'Sign in to connect an account.'],
     ['#/connect', 'Sign in to connect a client.'],
   ]) {
     const { page, close } = await visit(address);

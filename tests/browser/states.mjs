@@ -357,6 +357,8 @@ export const STATES = [
     await page.click('tr[data-key] >> text=Revoke >> nth=0');
     await page.waitForSelector('dialog[open]');
   } },
+  { name: 'connections', id: 'connections' },
+  { name: 'connections link', id: 'connections', address: `#/connect/${'x'.repeat(43)}`, ready: '#connection-refused' },
   { name: 'connect', id: 'connect' },
   { name: 'connect client', id: 'connect', address: '#/connect/claude-desktop' },
   { name: 'connect key made', id: 'connect', address: '#/connect/cursor', act: async (page) => {

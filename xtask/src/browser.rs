@@ -21,8 +21,9 @@ use crate::{paths, shell};
 const LIMIT: Duration = Duration::from_secs(300);
 /// The scripts that start their own servers: hostile ones, some with progress and questions, and an
 /// identity provider. They find the program in `TOOLCRIB_PROGRAM`.
-const ALONE: [&str; 11] = [
+const ALONE: [&str; 12] = [
     "approvals.mjs",
+    "connections.mjs",
     "daily.mjs",
     "render.mjs",
     "hostile-screens.mjs",
@@ -35,7 +36,7 @@ const ALONE: [&str; 11] = [
     "typed.mjs",
 ];
 /// All scripts, with the names of their parts. Those other than [`ALONE`] use a running demo.
-const SCRIPTS: [(&str, &str); 19] = [
+const SCRIPTS: [(&str, &str); 20] = [
     ("page in a browser", "render.mjs"),
     ("hostile texts in a browser", "hostile-screens.mjs"),
     ("first run in a browser", "first-run.mjs"),
@@ -47,6 +48,7 @@ const SCRIPTS: [(&str, &str); 19] = [
     ("sign-in with a provider in a browser", "oidc.mjs"),
     ("configuration in a browser", "sources.mjs"),
     ("approvals in a browser", "approvals.mjs"),
+    ("accounts in a browser", "connections.mjs"),
     ("every day in a browser", "daily.mjs"),
     ("roles in a browser", "roles.mjs"),
     ("links in a browser", "links.mjs"),

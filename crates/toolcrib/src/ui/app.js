@@ -10,6 +10,7 @@ import { startList } from './tools/list.js';
 import { readAddress } from './tools/filters.js';
 import { startDetail } from './tools/detail.js';
 import { isTyping } from './shell/keys.js';
+import { startReturn } from './shell/returned.js';
 import { current } from './shell/routes.js';
 import { hasGateway, identify, isSignedIn, storedSession, takeLink, useLink } from './shell/session.js';
 import { startShell } from './shell/shell.js';
@@ -143,10 +144,12 @@ const screens = {
   record: () => import('./record/screen.js').then((it) => it.Record),
   sources: () => import('./sources/screen.js').then((it) => it.Sources),
   access: () => import('./access/screen.js').then((it) => it.Access),
+  connections: () => import('./connections/screen.js').then((it) => it.Connections),
   connect: () => import('./connect/screen.js').then((it) => it.Connect),
 };
 
 const link = hasGateway ? takeLink() : undefined;
+if (hasGateway) startReturn();
 state.session = storedSession();
 startTheme();
 startAuth({ reload });

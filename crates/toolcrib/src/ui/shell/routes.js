@@ -6,6 +6,10 @@ export function current() {
   const hash = location.hash;
   const approval = /^#approval=([\w-]+)$/.exec(hash);
   if (approval) return { section: 'approvals', path: [approval[1]], query: new URLSearchParams() };
+  // Names of clients are shorter than the secret of a link.
+  const link = /^#\/connect\/([\w-]{32,})$/.exec(hash);
+  if (link) return { section: 'connections', path: ['link', link[1]], query: new URLSearchParams() };
+  if (/^#\/connected\b/.test(hash)) return { section: 'connections', path: ['returned'], query: new URLSearchParams() };
   if (!hash.startsWith('#/')) return { section: 'tools', path: [], query: new URLSearchParams() };
   const [path, query = ''] = hash.slice(2).split('?', 2);
   const [section, ...rest] = path.split('/').map(decoded);

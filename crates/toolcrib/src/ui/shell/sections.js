@@ -8,6 +8,7 @@ export const SECTIONS = [
   { id: 'record', name: 'Record', keys: 'r', scope: 'audit:read' },
   { id: 'sources', name: 'Sources', keys: 's', scope: 'sources:read' },
   { id: 'access', name: 'Access', keys: 'k', scope: 'keys:manage', or: 'roles:read' },
+  { id: 'connections', name: 'Connections', keys: 'o' },
   { id: 'connect', name: 'Connect', keys: 'c' },
 ];
 

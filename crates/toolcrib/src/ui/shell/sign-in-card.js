@@ -80,6 +80,9 @@ function purpose() {
       return name ? html`Sign in to see the source ${name}.` : 'Sign in to see the sources.';
     case 'access':
       return 'Sign in to see who may do what.';
+    case 'connections':
+      if (path[0] === 'returned') return 'Sign in to finish the connection of your account.';
+      return path.length > 0 ? 'Sign in to connect an account.' : 'Sign in to see the accounts that your tools act with.';
     case 'connect':
       return 'Sign in to connect a client.';
     default:

@@ -116,7 +116,7 @@ function replyOf({ response, text, message }, tool, started) {
   const result = own(message, 'result');
   if (!isObject(result)) return reply;
   const meta = own(result, '_meta');
-  const details = waiting(meta);
+  const details = waiting(meta, tool);
   if (details !== undefined) {
     const data = { error: result.content?.[0]?.text, details };
     return { ...reply, status: 403, data };
@@ -127,10 +127,12 @@ function replyOf({ response, text, message }, tool, started) {
   return { ...reply, status: data.isError === true ? 500 : 200, data, text: pretty(data) };
 }
 
-/** The details of a call that needs an approval, or was rejected. */
-function waiting(meta) {
+/** The details of a call that needs an approval or an account, or was rejected. */
+function waiting(meta, tool) {
   const approval = { approval_required: 'required', approval_rejected: 'rejected' };
   const code = own(meta, `${OURS}error`);
+  if (code === 'connection_required')
+    return { connection: 'required', source: own(tool._meta, 'toolcrib/sourceId') };
   if (!Object.hasOwn(approval, code ?? '')) return undefined;
   return {
     approval: approval[code],

@@ -99,7 +99,17 @@ function describe(outcome) {
       title: 'Not signed in',
       text: 'The server requires a key for this call, or rejected the given one. Set it in the API key field at the top.',
     },
-    403: { title: executionDisabled(reply) ? 'Execution is switched off' : 'Not allowed', text },
+    403: {
+      title: executionDisabled(reply)
+        ? 'Execution is switched off'
+        : missingAccount(reply) === undefined
+          ? 'Not allowed'
+          : 'Needs an account',
+      text:
+        missingAccount(reply) === undefined
+          ? text
+          : 'The tool did not run: it acts with an account that is not connected, or that the service no longer accepts.',
+    },
     404: {
       title: 'Tool not found',
       text: 'The server does not have this tool, or your key has no access to it.',
@@ -150,8 +160,19 @@ export function executionDisabled(reply) {
   );
 }
 
+/** The source of a call that needs an account which is not connected. */
+function missingAccount(reply) {
+  const details = own(reply.data, 'details');
+  const source = own(details, 'source');
+  return own(details, 'connection') === 'required' && typeof source === 'string' ? source : undefined;
+}
+
 function Explained({ text, reply, signIn, retry }) {
   const details = own(reply.data, 'details');
+  const source = missingAccount(reply);
+  if (source !== undefined)
+    return html`<p>${text}</p>
+      <p><a class="button primary" href=${href('connections', ['new', source])} data-connect-account>Connect the account</a></p>`;
   const scopes = own(details, 'requiredScopes');
   return html`
     <p>${text}</p>
