@@ -11,7 +11,7 @@ use toolcrib_core::{
     id::{PrincipalId, TenantId},
     scope::{Grant, ScopeSet},
 };
-use toolcrib_oauth::{metadata::is_private_enough, scopes};
+use toolcrib_oauth::{authorization::is_reserved, metadata::is_private_enough, scopes};
 use url::Url;
 
 use super::{
@@ -283,22 +283,6 @@ impl JwtConfig {
 // === impl SignInConfig ===
 
 impl SignInConfig {
-    /// The parameters of a request for sign-in that toolcrib sets itself.
-    const OWN: [&'static str; 12] = [
-        "response_type",
-        "response_mode",
-        "client_id",
-        "client_secret",
-        "redirect_uri",
-        "scope",
-        "state",
-        "nonce",
-        "code_challenge",
-        "code_challenge_method",
-        "resource",
-        "request",
-    ];
-
     /// The requested scopes, separated by blanks. `openid` makes the issuer send an ID token, whose
     /// nonce binds the sign-in to the browser that started it.
     pub fn scope(&self) -> String {
@@ -522,7 +506,7 @@ impl Resolver<'_> {
         let resource = typed.resource.as_deref().map(Url::parse);
         let is_resource = resource.is_none_or(|url| url.is_ok_and(|url| url.fragment().is_none()));
         require("resource", is_resource, "expected an absolute URI without a fragment");
-        let own = typed.parameters.keys().find(|name| SignInConfig::OWN.contains(&name.as_str()));
+        let own = typed.parameters.keys().find(|name| is_reserved(name));
         let message = own.map(|name| format!("toolcrib sets `{name}` itself; remove it"));
         require("parameters", message.is_none(), message.as_deref().unwrap_or_default());
         let is_bounded = typed.parameters.len() <= 16

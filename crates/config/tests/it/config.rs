@@ -242,8 +242,8 @@ pub(crate) fn mistakes() -> Vec<(String, &'static str)> {
         ),
         ("client_id = \"c\"\nresource = \"tools\"", "expected an absolute URI without a fragment"),
         (
-            "client_id = \"c\"\nparameters = { redirect_uri = \"https://evil\" }",
-            "`auth.jwt.sign_in.parameters`: toolcrib sets `redirect_uri` itself",
+            "client_id = \"c\"\nparameters = { request_uri = \"https://evil\" }",
+            "`auth.jwt.sign_in.parameters`: toolcrib sets `request_uri` itself",
         ),
         (
             "client_id = \"c\"\nparameters = { prompt = \"\" }",

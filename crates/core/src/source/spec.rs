@@ -8,7 +8,7 @@ use crate::{
     id::SourceId,
 };
 
-/// The checked configuration of a source. The running form is a [`Source`].
+/// The checked configuration of a source. The running form is a [`Source`](super::Source).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceSpec {
     /// The configured id.
