@@ -13,6 +13,7 @@
 //! | `TOOLCRIB_NODE`, `TOOLCRIB_NODE24` | Node.js from 20.11 on, and Node.js 24 |
 //! | `TOOLCRIB_PYTHON`, `TOOLCRIB_PYTHON_LEGACY` | Python with `mcp` 2.x, and with `mcp` 1.x |
 //! | `TOOLCRIB_CLAUDE_CODE`, `TOOLCRIB_CODEX` | the programs `claude` and `codex` |
+//! | `TOOLCRIB_PYTHON_FASTMCP` | Python with `fastmcp` |
 //! | `TOOLCRIB_PYTHON_LANGCHAIN`, `TOOLCRIB_PYTHON_AGENTS` | Python with `langchain-mcp-adapters`, and with `openai-agents` |
 //! | `TOOLCRIB_PYTHON_OTC` | Python with `oxp` and `universal-tool-client` |
 //! | `TOOLCRIB_PYTHON_OPENWOP_1`, `TOOLCRIB_PYTHON_OPENWOP_2` | Python with `openwop-client` 1.8 and 2.7 |
@@ -104,6 +105,8 @@ impl Tools {
             tools.keep("tests with the Python MCP SDK 2.x and mcp-server-time", installed);
             let installed = python::legacy(&mut tools);
             tools.keep("tests with the Python MCP SDK 1.x", installed);
+            let installed = python::fastmcp(&mut tools);
+            tools.keep("tests with servers of fastmcp", installed);
             let installed = python::tool_server(&mut tools);
             tools.keep("tests with a universal-tool-server", installed);
             let installed = python::otc(&mut tools);

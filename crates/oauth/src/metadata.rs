@@ -140,10 +140,14 @@ impl Metadata {
     }
 
     /// The method that a client registers with: without a secret, unless only secrets are listed.
+    /// Then it is the form, if that is listed: servers of the Python MCP SDK refuse a client that
+    /// names itself only in the header.
     pub fn registration_auth(&self) -> ClientAuth {
-        let is_secret_required = !self.takes("none")
-            && (self.takes("client_secret_basic") || self.takes("client_secret_post"));
-        self.client_auth(is_secret_required)
+        match self.takes("none") {
+            true => ClientAuth::None,
+            false if self.takes("client_secret_post") => ClientAuth::Post,
+            false => self.client_auth(self.takes("client_secret_basic")),
+        }
     }
 
     fn takes(&self, method: &str) -> bool {
@@ -219,7 +223,8 @@ mod tests {
             (r#"["none"]"#, Basic, None),
             (r#"["client_secret_post","none"]"#, Post, None),
             (r#"["client_secret_post"]"#, Post, Post),
-            (r#"["client_secret_post","client_secret_basic"]"#, Basic, Basic),
+            (r#"["client_secret_post","client_secret_basic"]"#, Basic, Post),
+            (r#"["client_secret_basic"]"#, Basic, Basic),
             (r#"["private_key_jwt"]"#, Basic, None),
             ("[]", Basic, None),
         ] {

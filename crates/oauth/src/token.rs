@@ -19,6 +19,9 @@ use self::error::shown;
 pub use self::error::{TokenError, TokenRefusal};
 use crate::scopes;
 
+/// The names of the token type that RFC 6750 defines. Slack names the kind of account instead.
+const BEARER: &[&str] = &["bearer", "user", "bot"];
+
 /// A request to a token endpoint (RFC 6749).
 #[derive(Clone, Copy)]
 pub struct TokenRequest<'a> {
@@ -223,7 +226,7 @@ impl TokenAnswer {
         let scopes = success.scope.as_ref().and_then(Value::as_str);
         // An empty list has no meaning in RFC 6749; GitHub sends it for tokens of its apps.
         let scopes = scopes.filter(|text| !text.trim().is_empty()).map(scopes::read);
-        let is_bearer = |kind: String| kind.eq_ignore_ascii_case("bearer");
+        let is_bearer = |kind: String| BEARER.iter().any(|name| kind.eq_ignore_ascii_case(name));
         Ok(Self {
             access_token: success.access_token.map(Secret::new),
             is_bearer: success.token_type.is_none_or(is_bearer),
@@ -371,6 +374,7 @@ mod tests {
         assert!(!format!("{full:?}").contains("\"a\""));
         for (body, lifetime) in [
             (r#"{"access_token":"a","error":null}"#, None),
+            (r#"{"ok":true,"access_token":"a","token_type":"user"}"#, None),
             (r#"{"access_token":"a","error":""}"#, None),
             (r#"{"access_token":"a","expires_in":"60"}"#, Some(60)),
             (r#"{"access_token":"a","expires_in":-5}"#, Some(0)),

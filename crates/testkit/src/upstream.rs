@@ -21,5 +21,5 @@ pub mod stdio;
 
 pub use echoing::{EchoServer, EchoedRequest};
 pub use http::{Answers, CallAnswer, FaultyHttp, ReceivedRequest};
-pub use oauth::{OAuthBehaviour, OAuthRequest, OAuthServer};
+pub use oauth::{Dialect, OAuthBehaviour, OAuthRequest, OAuthServer, Wording};
 pub use program::faulty_program;

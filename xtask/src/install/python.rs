@@ -24,6 +24,12 @@ pub(crate) fn legacy(tools: &mut Tools) -> Result<()> {
     Ok(())
 }
 
+/// Installs fastmcp, whose servers protect themselves by OAuth.
+pub(crate) fn fastmcp(tools: &mut Tools) -> Result<()> {
+    tools.set("TOOLCRIB_PYTHON_FASTMCP", environment("fastmcp")?.join("python"));
+    Ok(())
+}
+
 /// Installs a server of the Open Tool Calling family.
 pub(crate) fn tool_server(tools: &mut Tools) -> Result<()> {
     tools.set("TOOLCRIB_PYTHON_TOOL_SERVER", environment("tool-server")?.join("python"));

@@ -4,6 +4,7 @@
 //! skipped with a message; under `CI=true` that is a failure.
 #![cfg(test)]
 
+mod accounts;
 mod conformance;
 mod description;
 mod embedded_ui;

@@ -113,8 +113,8 @@ impl Server {
     pub(crate) async fn over(folder: TempDir, config: &str, sources: &[&str]) -> Self {
         let path = folder.path().join("toolcrib.toml");
         std::fs::write(&path, config).unwrap();
-        let admin = key(&path, &["--scope", "*"]);
-        let reader = key(&path, &["--role", "reader"]);
+        let admin = key(&path, "tester", &["--scope", "*"]);
+        let reader = key(&path, "tester", &["--role", "reader"]);
         let (child, url) = serve(&path, folder.path());
         let server = Self { child, url, admin, reader, folder, http: http_client() };
         server.ready(sources).await;
@@ -133,8 +133,13 @@ impl Server {
         self.folder.path().join("shared/note.txt").display().to_string()
     }
 
+    /// A key of another principal.
+    pub(crate) fn key_of(&self, principal: &str, grants: &[&str]) -> String {
+        key(&self.folder.path().join("toolcrib.toml"), principal, grants)
+    }
+
     /// Waits until the upstreams have been catalogued.
-    async fn ready(&self, sources: &[&str]) {
+    pub(crate) async fn ready(&self, sources: &[&str]) {
         for _ in 0..600 {
             let tools = self.get("/v1/tools").await;
             let of = |source: &str| {
@@ -240,7 +245,7 @@ pub(crate) fn toolcrib() -> Command {
     Command::new(env!("CARGO_BIN_EXE_toolcrib"))
 }
 
-fn key(config: &Path, grants: &[&str]) -> String {
+fn key(config: &Path, principal: &str, grants: &[&str]) -> String {
     let name = format!("holds {}", grants.join(" "));
     let output = toolcrib()
         .current_dir(config.parent().unwrap())
@@ -250,7 +255,7 @@ fn key(config: &Path, grants: &[&str]) -> String {
             "--name",
             name.as_str(),
             "--principal",
-            "tester",
+            principal,
             "--tenant",
             "default",
         ])

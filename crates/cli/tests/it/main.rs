@@ -41,6 +41,7 @@ mod local;
 mod lock;
 mod numbers;
 mod outage;
+mod own_key;
 mod packs;
 mod pages;
 mod pauses;

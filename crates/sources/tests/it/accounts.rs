@@ -3,6 +3,7 @@
 
 mod calls;
 mod connect;
+mod recipes;
 mod renew;
 
 use std::{
@@ -90,6 +91,10 @@ impl Stage {
             credential: None,
             account: Some(Arc::new(account)),
         };
+        Self::over(server, spec)
+    }
+
+    fn over(server: OAuthServer, spec: SourceSpec) -> Self {
         let grants = MemoryStorage::default().grants;
         let clock = Arc::new(Seconds::default());
         let factory = factory(&clock, &grants);

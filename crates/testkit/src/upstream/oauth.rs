@@ -5,6 +5,9 @@
 //! token), `admin` (the same, with the scope `admin`). `/whoami` is an HTTP operation.
 //!
 //! Refresh tokens are valid once; a second use revokes the account's tokens, as RFC 9700 wants.
+//! [`Dialect`] says how a provider differs.
+
+mod dialect;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,9 +18,9 @@ use std::{
 
 use axum::{
     Json, Router,
-    body::Bytes,
-    extract::{Path, Query, State},
-    http::{HeaderMap, Method, StatusCode, header},
+    body::{Body, Bytes, to_bytes},
+    extract::{Path, Query, Request, State},
+    http::{HeaderMap, Method, StatusCode, Uri, header},
     response::{IntoResponse as _, Redirect, Response},
     routing::{any, get, post},
 };
@@ -26,7 +29,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Runtime;
+use tower::ServiceExt as _;
 use url::form_urlencoded;
+
+pub use self::dialect::{Dialect, Wording};
 
 /// What the server does.
 #[derive(Debug, Clone)]
@@ -53,8 +59,10 @@ pub struct OAuthBehaviour {
     pub has_sessions: bool,
     /// The account whose tokens the resource rejects; empty for none.
     pub rejects: String,
-    /// The lifetime of access tokens, in seconds.
+    /// The lifetime of access tokens, in seconds; 0 says none.
     pub lifetime: u64,
+    /// How the provider differs from the specifications.
+    pub dialect: Dialect,
     /// The answer of the token endpoint, in place of its own.
     pub token_answer: Option<(u16, String)>,
     /// The answer for metadata, in place of its own: status, `Location`, body.
@@ -93,6 +101,8 @@ struct Server {
     account: String,
     next: u64,
     requests: Vec<OAuthRequest>,
+    /// All requests, whole.
+    whole: Vec<String>,
     /// Secrets by client id.
     clients: HashMap<String, Option<String>>,
     codes: HashMap<String, Code>,
@@ -117,6 +127,8 @@ struct Token {
     account: String,
     scopes: Vec<String>,
     resource: Option<String>,
+    /// Whether a refresh token comes with it.
+    is_lasting: bool,
     is_used: bool,
 }
 
@@ -135,6 +147,7 @@ impl Default for OAuthBehaviour {
             has_sessions: false,
             rejects: String::new(),
             lifetime: 3_600,
+            dialect: Dialect::default(),
             token_answer: None,
             metadata_answer: None,
         }
@@ -147,6 +160,7 @@ impl OAuthServer {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
+        let paths = behaviour.dialect.paths;
         let state = Server { behaviour, account: "ann".to_owned(), ..Server::default() };
         let origin = format!("http://{address}");
         let shared = Arc::new(Shared { origin, state: Mutex::new(state) });
@@ -158,8 +172,16 @@ impl OAuthServer {
             .route("/token", post(token))
             .route("/revoke", post(revoke))
             .route("/.well-known/{*rest}", get(metadata))
-            .route("/realms/{realm}/.well-known/{*rest}", get(realm_metadata))
+            .fallback(get(other_metadata))
             .with_state(Arc::clone(&shared));
+        let keeps = Arc::clone(&shared);
+        let router = Router::new().fallback(move |request: Request| {
+            let (router, keeps) = (router.clone(), Arc::clone(&keeps));
+            async move {
+                let request = keeps.kept(request).await;
+                router.oneshot(dialect::renamed(request, paths)).await
+            }
+        });
         let runtime = super::good::serve(listener, router);
         Self { shared, address, runtime: Some(runtime) }
     }
@@ -228,6 +250,11 @@ impl OAuthServer {
         state.requests.iter().filter(|request| request.path == path).cloned().collect()
     }
 
+    /// Returns all requests so far, each with its address, headers and body.
+    pub fn whole(&self) -> Vec<String> {
+        self.shared.state.lock().whole.clone()
+    }
+
     /// Returns the accounts of the calls of tools so far, with their sessions.
     pub fn calls(&self) -> Vec<OAuthRequest> {
         let calls = self.arrived("/mcp").into_iter();
@@ -256,6 +283,15 @@ impl Drop for OAuthServer {
 }
 
 impl Shared {
+    async fn kept(&self, request: Request) -> Request {
+        let (parts, body) = request.into_parts();
+        let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+        let (method, uri, headers) = (&parts.method, &parts.uri, &parts.headers);
+        let text = format!("{method} {uri} {headers:?} {}", String::from_utf8_lossy(&body));
+        self.state.lock().whole.push(text);
+        Request::from_parts(parts, Body::from(body))
+    }
+
     fn issuer(&self, behaviour: &OAuthBehaviour) -> String {
         format!("{}{}", self.origin, behaviour.issuer_path)
     }
@@ -288,8 +324,9 @@ impl Shared {
 
     /// The answer to a request without a valid token.
     fn challenge(&self) -> Response {
-        let names = self.state.lock().behaviour.challenges;
-        let at = format!("{}/.well-known/oauth-protected-resource/mcp", self.origin);
+        let OAuthBehaviour { challenges: names, dialect, .. } = self.state.lock().behaviour.clone();
+        let path = dialect.path_of("/mcp");
+        let at = format!("{}/.well-known/oauth-protected-resource{path}", self.origin);
         let value = match names {
             true => format!("Bearer resource_metadata=\"{at}\", scope=\"read\""),
             false => "Bearer".to_owned(),
@@ -305,18 +342,27 @@ impl Server {
     }
 
     /// Returns an answer with new tokens.
-    fn issue(&mut self, token: &Token) -> Value {
-        let (access, refresh) = (self.new_value("access"), self.new_value("refresh"));
+    fn issue(&mut self, token: &Token, is_renewal: bool) -> Value {
+        let access = self.new_value("access");
         let fresh = Token { is_used: false, ..token.clone() };
         self.access.insert(access.clone(), fresh.clone());
-        self.refresh.insert(refresh.clone(), fresh);
+        let dialect = &self.behaviour.dialect;
+        let mut answer = json!({
+            "access_token": access, "token_type": dialect.wording.token_type(),
+            "scope": token.scopes.join(dialect.wording.separator()),
+        });
+        if token.is_lasting && !(is_renewal && dialect.keeps_refresh_tokens) {
+            let refresh = self.new_value("refresh");
+            self.refresh.insert(refresh.clone(), fresh);
+            answer["refresh_token"] = json!(refresh);
+        }
+        if self.behaviour.lifetime > 0 {
+            answer["expires_in"] = json!(self.behaviour.lifetime);
+        }
         let claims = json!({ "email": format!("{}@service.example", token.account) });
         let id_token = format!("e30.{}.", URL_SAFE_NO_PAD.encode(claims.to_string()));
-        json!({
-            "access_token": access, "token_type": "Bearer", "refresh_token": refresh,
-            "expires_in": self.behaviour.lifetime, "scope": token.scopes.join(" "),
-            "id_token": id_token,
-        })
+        answer["id_token"] = json!(id_token);
+        answer
     }
 
     fn is_client(&self, form: &BTreeMap<String, String>, headers: &HeaderMap) -> bool {
@@ -325,10 +371,18 @@ impl Server {
         let basic = basic.and_then(|value| {
             let pair = base64::engine::general_purpose::STANDARD.decode(value).ok()?;
             let pair = String::from_utf8(pair).ok()?;
+            // Both parts are encoded as in a form (RFC 6749, section 2.3.1).
+            let decoded = |part: &str| {
+                let mut parts = form_urlencoded::parse(part.as_bytes());
+                parts.next().map(|(text, _)| text.into_owned())
+            };
             let (id, secret) = pair.split_once(':')?;
-            Some((id.to_owned(), Some(secret.to_owned())))
+            Some((decoded(id)?, decoded(secret)))
         });
         let posted = || Some((form.get("client_id")?.clone(), form.get("client_secret").cloned()));
+        if basic.is_some() && self.behaviour.dialect.reads_secrets_in_forms_only {
+            return false;
+        }
         let Some((id, secret)) = basic.or_else(posted) else { return false };
         if self.behaviour.documents && id.starts_with("https://") {
             return secret.is_none();
@@ -339,8 +393,9 @@ impl Server {
 
 type App = State<Arc<Shared>>;
 
-async fn realm_metadata(state: App, Path((realm, rest)): Path<(String, String)>) -> Response {
-    describe(&state.0, &format!("/realms/{realm}/.well-known/{rest}"))
+/// The metadata of an issuer with a path.
+async fn other_metadata(state: App, uri: Uri) -> Response {
+    describe(&state.0, uri.path())
 }
 
 async fn metadata(state: App, Path(rest): Path<String>) -> Response {
@@ -355,13 +410,14 @@ fn describe(shared: &Shared, path: &str) -> Response {
         return (status, [(header::LOCATION, location)], body).into_response();
     }
     let issuer = shared.issuer(&behaviour);
+    let dialect = behaviour.dialect;
     if path.starts_with("/.well-known/oauth-protected-resource") {
         let has = behaviour.has_resource || (behaviour.challenges && path.ends_with("/mcp"));
         if !has {
             return StatusCode::NOT_FOUND.into_response();
         }
         return Json(json!({
-            "resource": format!("{}/mcp", shared.origin),
+            "resource": format!("{}{}", shared.origin, dialect.path_of("/mcp")),
             "authorization_servers": behaviour.servers.unwrap_or_else(|| vec![issuer]),
             "scopes_supported": ["read", "write", "admin"],
         }))
@@ -369,7 +425,7 @@ fn describe(shared: &Shared, path: &str) -> Response {
     }
     let known = format!("/.well-known/oauth-authorization-server{}", behaviour.issuer_path);
     let appended = format!("{}/.well-known/openid-configuration", behaviour.issuer_path);
-    if path != known && path != appended {
+    if (path != known || dialect.has_openid_metadata_only) && path != appended {
         return StatusCode::NOT_FOUND.into_response();
     }
     let origin = &shared.origin;
@@ -422,14 +478,24 @@ async fn authorize(State(shared): App, Query(query): Query<BTreeMap<String, Stri
         (part("response_type"), part("code_challenge_method")),
         ("code".into(), "S256".into())
     );
+    let redirect_uri = part("redirect_uri");
+    let dialect = state.behaviour.dialect.clone();
+    let (scopes, is_lasting) = match dialect.consent(&query) {
+        Ok(consented) => consented,
+        Err(error) => {
+            let state = part("state");
+            return Redirect::to(&format!("{redirect_uri}?error={error}&state={state}"))
+                .into_response();
+        }
+    };
     let code = state.new_value("code");
     let token = Token {
         account: state.account.clone(),
-        scopes: part("scope").split_whitespace().map(str::to_owned).collect(),
+        scopes,
         resource: query.get("resource").cloned(),
+        is_lasting,
         is_used: false,
     };
-    let redirect_uri = part("redirect_uri");
     let challenge = part("code_challenge");
     let kept = Code { client, redirect_uri: redirect_uri.clone(), challenge, token };
     state.codes.insert(code.clone(), kept);
@@ -449,10 +515,8 @@ async fn token(State(shared): App, headers: HeaderMap, body: String) -> Response
     let form = form(&body);
     shared.record(&Method::POST, "/token", &HeaderMap::new(), json!(form).to_string().as_bytes());
     let mut state = shared.state.lock();
-    let refused = |code: &str| {
-        (StatusCode::BAD_REQUEST, Json(json!({ "error": code, "error_description": "canary" })))
-            .into_response()
-    };
+    let Dialect { wording, keeps_refresh_tokens, .. } = state.behaviour.dialect.clone();
+    let refused = |code: &str| wording.refusal(code, &headers);
     if let Some((status, body)) = state.behaviour.token_answer.clone() {
         return (StatusCode::from_u16(status).unwrap(), body).into_response();
     }
@@ -476,7 +540,7 @@ async fn token(State(shared): App, headers: HeaderMap, body: String) -> Response
         }
         "refresh_token" => match state.refresh.get_mut(&part("refresh_token")) {
             Some(token) if !token.is_used => {
-                token.is_used = true;
+                token.is_used = !keeps_refresh_tokens;
                 token.clone()
             }
             Some(token) => {
@@ -493,7 +557,8 @@ async fn token(State(shared): App, headers: HeaderMap, body: String) -> Response
     if form.get("resource") != token.resource.as_ref() {
         return refused("invalid_target");
     }
-    Json(state.issue(&token)).into_response()
+    let is_renewal = part("grant_type") == "refresh_token";
+    wording.success(state.issue(&token, is_renewal), &headers)
 }
 
 async fn revoke(State(shared): App, body: String) -> Response {
