@@ -3,6 +3,7 @@
 
 use crate::{
     call::CallInput,
+    canonical::Digest,
     descriptor::ToolDescriptor,
     id::{PrincipalId, SourceId, TenantId, ToolId},
     principal::Principal,
@@ -33,6 +34,8 @@ pub struct Resource<'a> {
     pub name: &'a str,
     /// The source that runs it.
     pub source: &'a SourceId,
+    /// The source's own name for it.
+    pub upstream_name: &'a str,
     /// The tenants that may know of it.
     pub tenants: &'a Tenants,
 }
@@ -73,6 +76,8 @@ pub enum DenialReason {
     Policy,
     /// A policy denies this call. Lists still show the tool.
     Arguments,
+    /// The caller's own account at the upstream does not have the tool. Nothing else denies it.
+    Account,
     /// The decision could not be made.
     Undecided(String),
 }
@@ -86,6 +91,7 @@ impl DenialReason {
             | Self::Unlabelled
             | Self::Policy
             | Self::Arguments
+            | Self::Account
             | Self::Undecided(_) => &[],
         }
     }
@@ -97,6 +103,7 @@ impl DenialReason {
             Self::Unlabelled => "unlabelled",
             Self::MissingScopes(_) => "scope",
             Self::Policy | Self::Arguments => "policy",
+            Self::Account => "account",
             Self::Undecided(_) => "undecided",
         }
     }
@@ -134,6 +141,12 @@ pub trait Authorizer: Send + Sync + 'static {
     /// is then kept for each principal.
     fn is_principal_specific(&self) -> bool {
         false
+    }
+
+    /// Identifies the facts that the decisions depend on besides the subject. They are part of this
+    /// value, which must not change while it is used. A view is kept for each digest.
+    fn facts(&self) -> Option<Digest> {
+        None
     }
 }
 

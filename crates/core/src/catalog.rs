@@ -4,8 +4,8 @@
 //! Invariant: tools are sorted by id. For each tenant every name resolves to at most one of the
 //! tools that exist for it. Tools of different tenants may share names (`names.rs`).
 //!
-//! Invariant: a view is computed once per (generation, tenant, scopes, toolset), and per principal
-//! when the authorizer is principal-specific. The bytes of a list are computed once per (view,
+//! Invariant: a view is computed once per (generation, tenant, scopes, toolset, facts of the
+//! authorizer), and per principal when the authorizer is principal-specific. The bytes of a list are computed once per (view,
 //! format, filter), never per request.
 
 mod body;
@@ -24,6 +24,7 @@ use std::{collections::BTreeMap, fmt, hash::Hash, sync::Arc};
 use crate::{
     authorize::{Authorizer, Subject},
     budget::ByteBudget,
+    canonical::Digest,
     id::{PrincipalId, TenantId},
     scope::{Scope, ScopeSet},
 };
@@ -69,6 +70,7 @@ struct ViewKey {
     toolset: Option<Arc<str>>,
     /// Set when the authorizer is principal-specific.
     principal: Option<PrincipalId>,
+    facts: Option<Digest>,
 }
 
 /// The most views per snapshot. Roles produce fewer, so only callers with individual scopes can
@@ -144,6 +146,7 @@ impl Catalog {
             scopes: subject.scopes.clone(),
             toolset: toolset.map(|toolset| Arc::clone(toolset.name())),
             principal: principal.cloned(),
+            facts: authorizer.facts(),
         };
         if let Some(view) = self.views.get(&key) {
             return view;

@@ -11,17 +11,21 @@ mod spec;
 pub mod upstream;
 pub mod workflow;
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    call::{Operation, Reply, UpstreamError},
+    call::{Operation, Reply, UpstreamError, UpstreamErrorKind},
     catalog::{Entry, Permit},
     clock::Timestamp,
-    credential::{CredentialNeed, CredentialResolver, NoCredentials},
+    credential::{CredentialNeed, CredentialResolver, NoCredentials, ResolvedCredential},
     descriptor::SourceKind,
     id::SourceId,
     limit::Rate,
@@ -60,6 +64,21 @@ pub trait Source: Send + Sync + 'static {
     /// which may be missing. The gate resolves it, and passes it with the call.
     fn credential_for(&self, _entry: &Entry) -> CredentialNeed {
         CredentialNeed::None
+    }
+
+    /// The credential with which the list of one caller is read; [`CredentialNeed::None`] if all
+    /// callers have the list of [`discover`](Self::discover). Pure and cheap.
+    fn own_list_need(&self) -> CredentialNeed {
+        CredentialNeed::None
+    }
+
+    /// The upstream names of the tools that the account of `credential` has. The source's own limits
+    /// bound pages, tools, bytes and time; an incomplete list is an error.
+    async fn own_list(
+        &self,
+        _credential: Arc<ResolvedCredential>,
+    ) -> Result<HashSet<String>, UpstreamError> {
+        Err(UpstreamError::new(UpstreamErrorKind::Refused, "all callers have the same list"))
     }
 
     /// Fails if an operation cannot reach the upstream now, for example because the connection is

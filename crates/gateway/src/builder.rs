@@ -38,6 +38,7 @@ use crate::{
     },
     live_runs::LiveRuns,
     metrics::Metrics,
+    own_lists::OwnLists,
     pipeline::{Pipeline, idempotency::Idempotency, session::Interactions},
     policy::Decider,
     provider::native::{NativeSourceFactory, NativeTools},
@@ -266,13 +267,16 @@ impl GatewayBuilder {
             authenticator.clone(),
             Arc::clone(&limits),
         ));
+        let credentials = factory.credentials();
+        let (own_lists, looks) =
+            OwnLists::new(services.clone(), Arc::clone(&credentials), snapshots.announcer());
         let pipeline = Arc::new(Pipeline {
             services: services.clone(),
             audit: Arc::clone(&audit),
             approvals: Arc::clone(&approvals),
             limits,
             quotas: Quotas::new(services.clone()),
-            credentials: factory.credentials(),
+            credentials,
             connections: Connections::new(
                 services.clone(),
                 Arc::clone(&audit),
@@ -306,6 +310,7 @@ impl GatewayBuilder {
             audit: Arc::clone(&audit),
             snapshots: Arc::clone(&snapshots),
             authorizer,
+            own_lists: Arc::clone(&own_lists),
             factory: Arc::new(factory),
             natives: own.clone(),
             gate: config.gate.clone(),
@@ -333,6 +338,7 @@ impl GatewayBuilder {
         for native in &own {
             gateway.supply().discover(&native.spec.id).await;
         }
+        own_lists.start(looks);
         gateway.inner.start(requests);
         Ok(gateway)
     }

@@ -279,8 +279,7 @@ impl Connections {
             true => account.tenant_owner(),
             false => account.owner(&caller.tenant, &caller.id),
         })?;
-        let is_visible = MANAGE.is_held_by(caller) || self.tools_of(caller, source) > 0;
-        if account.tenant != caller.tenant || !is_visible {
+        if account.tenant != caller.tenant || !self.is_visible(caller, source) {
             return Err(ConnectionError::NotFound);
         }
         match (of_tenant, account.of) {
@@ -307,6 +306,12 @@ impl Connections {
         let account = account.ok_or(ConnectionError::NotFound)?;
         let place = GrantPlace { owner: owner(&account), source: source.clone() };
         Ok((Found { config, at, place }, account))
+    }
+
+    /// Whether `caller` may know of `source`: also if its account there has no tools.
+    fn is_visible(&self, caller: &Principal, source: &SourceId) -> bool {
+        let shared = || self.snapshots.load().shared_view(caller);
+        MANAGE.is_held_by(caller) || shared().entries().iter().any(|it| it.source == *source)
     }
 
     /// The number of tools of `source` that `caller` sees.

@@ -6,7 +6,8 @@
 //!
 //! Invariant (I-85): an explanation reveals to a caller only the information that its call would
 //! reveal. A tool of another tenant, a hidden or quarantined one, and one whose denial looks like
-//! an unknown name get exactly the response for an unknown name.
+//! an unknown name get exactly the response for an unknown name. A tool that only the caller's own
+//! account lacks is explained: lists show it to callers without an account.
 
 mod step;
 mod steps;
@@ -32,6 +33,7 @@ use crate::{
     audit::READ,
     gateway::Gateway,
     limits::quota,
+    own_lists::OwnTools,
     snapshot::{Miss, Snapshot},
 };
 
@@ -162,7 +164,7 @@ impl Gateway {
             return explained(who, entry, steps);
         }
         let entry = snapshot.catalog.find(&who.tenant, name);
-        if let Some(entry) = snapshot.view(who).check(entry, name) {
+        if let Some(entry) = snapshot.shared_view(who).check(entry, name) {
             let mut steps =
                 vec![steps::offered(entry), steps::tenant(who, entry, ExplanationReader::Caller)];
             steps.extend(
@@ -173,6 +175,7 @@ impl Gateway {
         let miss = Miss {
             snapshot: Arc::clone(&snapshot),
             scopes: who.scopes.clone(),
+            own: None,
             entry: entry.cloned(),
         };
         // A call would reveal the name and the scopes.
@@ -233,7 +236,9 @@ impl Gateway {
         let need = snapshot.sources.get(&entry.source)?.credential_for(entry);
         let CredentialNeed::Account { source, account, .. } = &need else { return None };
         let found = self.inner.pipeline.credentials.find(&need, &who.tenant, &who.id).await;
-        Some(steps::connection(source, account, &found, to))
+        let lacks = |own: &OwnTools| !own.has(entry.resource());
+        let lacks = found.is_ok() && snapshot.own.known(who).as_deref().is_some_and(lacks);
+        Some(steps::connection(source, account, &found, lacks, to))
     }
 
     /// The credential of a call by `who`, if the source of the tool requires one.
@@ -253,8 +258,9 @@ impl Gateway {
     /// Explains a caller's list. Reads every tool, so it is for commands instead of requests.
     fn explain_list(&self, snapshot: &Snapshot, who: &Principal) -> Explanation {
         let mut counts = steps::Counts::default();
+        let decider = snapshot.explained_decider(who);
         for entry in snapshot.catalog.entries() {
-            counts.add(&snapshot.decider.authorize(who.subject(), entry.resource()));
+            counts.add(&decider.authorize(who.subject(), entry.resource()));
         }
         let quarantined = snapshot.quarantined.entries().iter();
         counts.quarantined = quarantined.filter(|entry| entry.tenants.admits(&who.tenant)).count();
@@ -264,9 +270,12 @@ impl Gateway {
     }
 
     fn explain_own_list(&self, snapshot: &Snapshot, who: &Principal) -> Explanation {
-        let view = snapshot.catalog.view(&snapshot.decider, who.subject());
+        let view = snapshot.catalog.view(&snapshot.explained_decider(who), who.subject());
         let visible = view.entries().len();
         let (result, message) = match (who.scopes.is_empty(), visible) {
+            (_, 0) if !snapshot.shared_view(who).entries().is_empty() => {
+                (StepResult::Stop, "its own accounts have none of the tools that its scopes reach")
+            }
             (_, 1..) => (StepResult::Pass, "its scopes reach the tools of its lists"),
             (true, 0) => (
                 StepResult::Stop,
@@ -344,20 +353,22 @@ fn explained(who: &Principal, entry: &Entry, steps: Vec<Step>) -> Explanation {
     use StepName::{Connection, Credential, Pin, Policy, Quota, Rate, Scope, Source, Tenant};
     let denied = steps.iter().find(|step| step.step == Policy && step.result == StepResult::Stop);
     let by_arguments = denied.is_some_and(steps::is_by_arguments);
-    let outcome =
-        if [Tenant, Pin, Scope].into_iter().any(stopped) || (denied.is_some() && !by_arguments) {
-            Verdict::Hidden
-        } else if by_arguments || [Rate, Quota].into_iter().any(stopped) {
-            Verdict::Denied
-        } else if [Connection, Credential, Source].into_iter().any(stopped) {
-            Verdict::Unavailable
-        } else if any(StepResult::Depends) {
-            Verdict::Depends
-        } else if any(StepResult::Ask) {
-            Verdict::NeedsApproval
-        } else {
-            Verdict::Allowed
-        };
+    let outcome = if [Tenant, Pin, Scope].into_iter().any(stopped)
+        || (denied.is_some() && !by_arguments)
+        || steps.iter().any(steps::is_lacking)
+    {
+        Verdict::Hidden
+    } else if by_arguments || [Rate, Quota].into_iter().any(stopped) {
+        Verdict::Denied
+    } else if [Connection, Credential, Source].into_iter().any(stopped) {
+        Verdict::Unavailable
+    } else if any(StepResult::Depends) {
+        Verdict::Depends
+    } else if any(StepResult::Ask) {
+        Verdict::NeedsApproval
+    } else {
+        Verdict::Allowed
+    };
     Explanation { tool: Some(entry.id.clone()), outcome, steps, ..base(who) }
 }
 

@@ -8,7 +8,8 @@
 //! * `supply` keeps the catalog current and publishes a [`Snapshot`] after each change; `assembly` makes
 //!   the entries of one source.
 //! * [`approvals`] is the step that requires a human decision, and the responses of approvers.
-//! * [`connections`] are the accounts that people connect to sources.
+//! * [`connections`] are the accounts that people connect to sources; `own_lists` are the tools that
+//!   these accounts have.
 //! * [`audit`] appends events, and signs, anchors, forwards and prunes the record; [`export`] writes
 //!   it in other formats.
 //! * `workflow_definition` reads workflows and offers them; `workflow` runs them, whose steps pass the
@@ -54,6 +55,7 @@ mod measure;
 pub mod metrics;
 
 mod named_tools;
+mod own_lists;
 mod pipeline;
 mod policy;
 pub mod probe;

@@ -42,8 +42,10 @@ pub(crate) async fn reauthorize(
     let current = current.filter(|current| form(current) == form(entry));
     let current = current.ok_or(CallError::NoSuchTool)?;
     let is_same = renewed.id == principal.id && renewed.tenant == principal.tenant;
-    match snapshot.decider.authorize_call(renewed.subject(), current.resource(), context) {
-        Ok(_) if is_same => Ok(snapshot),
+    let decider = snapshot.decider_for(current.offer.kind(), &renewed);
+    let decided = decider.authorize_call(renewed.subject(), current.resource(), context);
+    match decided {
+        Ok(()) if is_same => Ok(snapshot),
         _ => Err(CallError::NoSuchTool),
     }
 }

@@ -109,7 +109,7 @@ fn report(
     grants: &[Grant],
 ) -> Option<(RoleReport, Arc<View>)> {
     let principal = role_holder(tenant, name, grants)?;
-    let view = snapshot.view(&principal);
+    let view = snapshot.shared_view(&principal);
     let may: Vec<RouteScope> =
         RouteScope::ALL.iter().copied().filter(|route| route.is_held_by(&principal)).collect();
     let matches = |grant: &&Grant| {

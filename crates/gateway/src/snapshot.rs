@@ -2,7 +2,7 @@
 //!
 //! Invariant (I-23): a request loads one snapshot and passes it on, in a
 //! [`CallRequest`](crate::CallRequest) and in a [`Miss`]. Invariant (I-7): every view uses the
-//! decision that also authorizes calls. Invariant (I-24): a list costs a few look-ups, however
+//! decision that also authorizes calls: that of the snapshot for the caller. Invariant (I-24): a list costs a few look-ups, however
 //! large the catalog is. Invariant (I-9, I-81): a name is looked up in the caller's view, so hidden
 //! tools, foreign tools and unknown names take the same steps.
 
@@ -27,7 +27,8 @@ use toolcrib_core::{
 use crate::{
     breaker::Breaker,
     freshness::Confirmation,
-    policy::Decider,
+    own_lists::{CallerLists, OwnTools},
+    policy::{CallerDecider, Decider},
     tool_ref::{CatalogScope, ToolRef},
     workflow_definition::offer::SnapshotWorkflows,
 };
@@ -43,7 +44,10 @@ pub struct Snapshot {
     pub gate: GateConfig,
     /// Tools whose current form is not approved. They are neither listed nor called.
     pub quarantined: Catalog,
+    /// The decision without regard to accounts, for roles. Callers have [`Snapshot::decider_for`].
     pub(crate) decider: Decider,
+    /// The lists of callers' accounts.
+    pub(crate) own: CallerLists,
     pub(crate) workflows: SnapshotWorkflows,
     pub(crate) breakers: HashMap<SourceId, Arc<Breaker>>,
 }
@@ -67,6 +71,8 @@ pub(crate) struct Snapshots {
 pub struct Miss {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) scopes: ScopeSet,
+    /// The tools of the caller's accounts.
+    pub(crate) own: Option<Arc<OwnTools>>,
     /// The tool of that name, if it exists.
     pub(crate) entry: Option<Arc<Entry>>,
 }
@@ -100,6 +106,7 @@ impl Snapshot {
             gate,
             quarantined: Catalog::empty(),
             decider,
+            own: CallerLists::default(),
             workflows: SnapshotWorkflows::default(),
             breakers: HashMap::new(),
         }
@@ -125,9 +132,28 @@ impl Snapshot {
         }
     }
 
+    /// The decision about offers of one kind for `principal`. Only tools depend on its accounts.
+    pub(crate) fn decider_for(&self, kind: OfferKind, principal: &Principal) -> CallerDecider {
+        let own = match kind {
+            OfferKind::Tool => self.own.of(principal),
+            OfferKind::Prompt | OfferKind::Resource => None,
+        };
+        CallerDecider { decider: self.decider.clone(), own }
+    }
+
+    /// The decision about tools for `principal`, for explanations: no account is looked at.
+    pub(crate) fn explained_decider(&self, principal: &Principal) -> CallerDecider {
+        CallerDecider { decider: self.decider.clone(), own: self.own.known(principal) }
+    }
+
+    /// The tools that `principal` may use without regard to its accounts.
+    pub(crate) fn shared_view(&self, principal: &Principal) -> Arc<View> {
+        self.catalog.view(&self.decider, principal.subject())
+    }
+
     /// The offers of one kind that `principal` may see and use.
     pub fn view_of(&self, kind: OfferKind, principal: &Principal) -> Arc<View> {
-        self.offers(kind).view(&self.decider, principal.subject())
+        self.offers(kind).view(&self.decider_for(kind, principal), principal.subject())
     }
 
     /// Returns the tools that `principal` may see and call.
@@ -142,7 +168,8 @@ impl Snapshot {
             Some(name) => Some(&**self.catalog.toolset(name)?),
             None => None,
         };
-        Some(self.catalog.view_within(&self.decider, principal.subject(), toolset))
+        let decider = self.decider_for(OfferKind::Tool, principal);
+        Some(self.catalog.view_within(&decider, principal.subject(), toolset))
     }
 
     /// The list of the tools of `scope` that `principal` may see, in `format`, of one kind of
@@ -169,12 +196,13 @@ impl Snapshot {
 
     /// Returns every toolset, with the number of tools that `principal` may use.
     pub fn toolsets(&self, principal: &Principal) -> Vec<ToolsetReport> {
+        let decider = self.decider_for(OfferKind::Tool, principal);
         let report = |toolset: &Arc<Toolset>| ToolsetReport {
             name: toolset.name().to_string(),
             title: toolset.title.clone(),
             tools: self
                 .catalog
-                .view_within(&self.decider, principal.subject(), Some(toolset))
+                .view_within(&decider, principal.subject(), Some(toolset))
                 .entries()
                 .len(),
             unresolved: toolset.unresolved.len(),
@@ -214,12 +242,14 @@ impl Snapshot {
         let catalog = self.offers(kind);
         let entry = name.resolve(catalog, &principal.tenant);
         let entry = entry.filter(|entry| scope.contains(catalog, entry));
-        match self.view_of(kind, principal).check(entry, name.text()) {
+        let decider = self.decider_for(kind, principal);
+        match catalog.view(&decider, principal.subject()).check(entry, name.text()) {
             Some(entry) => Ok(Arc::clone(entry)),
             None => Err(Miss {
-                snapshot: Arc::clone(self),
                 scopes: principal.scopes.clone(),
+                own: decider.own,
                 entry: entry.cloned(),
+                snapshot: Arc::clone(self),
             }),
         }
     }
@@ -271,7 +301,12 @@ impl Snapshots {
         self.current.store(Arc::new(empty));
     }
 
-    /// Notifies of each published generation.
+    /// The sender of [`changes`](Self::changes), for lists that change without a new snapshot.
+    pub(crate) fn announcer(&self) -> watch::Sender<Generation> {
+        self.generation.clone()
+    }
+
+    /// Notifies of each published generation, and of changed lists of accounts.
     pub(crate) fn changes(&self) -> watch::Receiver<Generation> {
         self.generation.subscribe()
     }
@@ -280,6 +315,11 @@ impl Snapshots {
 // === impl Miss ===
 
 impl Miss {
+    /// The decision that the caller got.
+    pub(crate) fn decider(&self) -> CallerDecider {
+        CallerDecider { decider: self.snapshot.decider.clone(), own: self.own.clone() }
+    }
+
     /// The reason of the denial, if `principal` may know it: the tool belongs to its tenant, and
     /// the configuration does not make denials look like unknown names (I-81).
     pub(crate) fn disclosed(&self, principal: &Principal) -> Option<DenialReason> {
@@ -288,8 +328,7 @@ impl Miss {
             DeniedCalls::Forbidden => {}
         }
         let entry = self.entry.as_ref().filter(|entry| entry.tenants.admits(&principal.tenant))?;
-        let denied =
-            self.snapshot.decider.authorize(principal.subject(), entry.resource()).err()?;
+        let denied = self.decider().authorize(principal.subject(), entry.resource()).err()?;
         (denied != DenialReason::Tenant).then_some(denied)
     }
 }

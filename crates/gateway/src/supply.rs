@@ -56,6 +56,7 @@ use crate::{
     assembly::classify::classify,
     audit::Audit,
     background::Services,
+    own_lists::OwnLists,
     snapshot::{Snapshot, Snapshots},
     source_report::{RefreshRefusal, SourceReport, StderrRefusal},
 };
@@ -72,6 +73,7 @@ pub struct Supply {
     audit: Arc<Audit>,
     snapshots: Arc<Snapshots>,
     authorizer: Arc<dyn Authorizer>,
+    own_lists: Arc<OwnLists>,
     factory: Arc<dyn SourceFactory>,
     catalogs: Arc<dyn CatalogStore>,
     pins: Arc<dyn PinStore>,
@@ -98,6 +100,7 @@ pub(crate) struct SupplyParts {
     pub(crate) audit: Arc<Audit>,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
+    pub(crate) own_lists: Arc<OwnLists>,
     pub(crate) factory: Arc<dyn SourceFactory>,
     pub(crate) natives: Vec<SourceConfig>,
     pub(crate) gate: GateConfig,
@@ -129,6 +132,7 @@ impl Supply {
             audit: parts.audit,
             snapshots: parts.snapshots,
             authorizer: parts.authorizer,
+            own_lists: parts.own_lists,
             factory: parts.factory,
             natives: parts.natives,
             pin_changes: AtomicU64::new(0),
@@ -186,7 +190,8 @@ impl Supply {
         }
     }
 
-    /// Counts published snapshots; after a change, lists may differ.
+    /// Notifies of published snapshots, and of changed lists of accounts; after a change, lists may
+    /// differ.
     pub fn changes(&self) -> watch::Receiver<Generation> {
         self.snapshots.changes()
     }
@@ -313,7 +318,8 @@ impl Supply {
             return;
         }
         slots.served = self.wanted.load(Ordering::Acquire);
-        let snapshot: Snapshot = slots.build(&self.authorizer);
+        let mut snapshot: Snapshot = slots.build(&self.authorizer);
+        snapshot.own = self.own_lists.over(&snapshot.sources);
         self.services.metrics.generation(snapshot.catalog.generation().0);
         self.services.metrics.quarantined(slots.quarantined());
         let ids: OnceCell<HashSet<&ToolId>> = OnceCell::new();

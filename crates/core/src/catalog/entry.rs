@@ -135,6 +135,7 @@ impl Entry {
             id: &self.id,
             name: &self.names.wire,
             source: &self.source,
+            upstream_name: &self.upstream_name,
             tenants: &self.tenants,
         }
     }

@@ -12,7 +12,9 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{AccountSpec, Credential, CredentialProblem, CredentialRef, Material, Owner, Secret};
+use super::{
+    AccountOf, AccountSpec, Credential, CredentialProblem, CredentialRef, Material, Owner, Secret,
+};
 use crate::{
     egress::{EgressDecided, EgressReason},
     id::{CredentialId, PrincipalId, SourceId, TenantId},
@@ -119,6 +121,18 @@ pub trait CredentialResolver: Send + Sync + 'static {
 /// A resolver without credentials.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoCredentials;
+
+// === impl CredentialNeed ===
+
+impl CredentialNeed {
+    /// Whether each principal uses an account of its own.
+    pub fn is_own_account(&self) -> bool {
+        match self {
+            Self::Account { account, .. } => account.of == AccountOf::Principal,
+            Self::None | Self::Stored { .. } => false,
+        }
+    }
+}
 
 // === impl ResolvedCredential ===
 

@@ -48,7 +48,7 @@ impl Refusal {
         let subject =
             Subject { tenant: &self.tenant, scopes: &miss.scopes, principal: &self.principal };
         let denied = miss.entry.as_ref().and_then(|entry| {
-            let denied = miss.snapshot.decider.authorize(subject, entry.resource()).err()?;
+            let denied = miss.decider().authorize(subject, entry.resource()).err()?;
             Some((entry.id.as_str(), denied))
         });
         match denied {

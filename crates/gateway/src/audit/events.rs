@@ -199,7 +199,7 @@ impl Events {
 pub(crate) fn forbidden(entry: &Entry, denied: &DenialReason) -> CallError {
     let required = match denied {
         // A scope would not help.
-        DenialReason::Policy | DenialReason::Arguments => None,
+        DenialReason::Policy | DenialReason::Arguments | DenialReason::Account => None,
         _ => entry.tool.required_scopes(),
     };
     let required = required.unwrap_or_default().to_vec();

@@ -218,6 +218,7 @@ impl Connections {
             self.connector.revoke(&grant, &secrets).await;
             return Err(error);
         }
+        self.snapshots.load().own.connected(&grant.place);
         // Nobody may be listening.
         self.news.send(grant.place.clone()).ok();
         Ok((found, grant))

@@ -35,6 +35,7 @@ impl Gateway {
         if !connections.grants.remove(&caller.tenant, id).await? {
             return Err(ConnectionError::NotFound);
         }
+        connections.snapshots.load().own.disconnected(&grant.place);
         let holder = grant.place.owner.principal.clone();
         let body = EventBody::AccountDisconnected(AccountDisconnected {
             principal: caller.id.clone(),

@@ -49,8 +49,7 @@ impl Connections {
         let mut places = Vec::new();
         for source in &config.sources {
             let Some(account) = &source.spec.account else { continue };
-            let is_visible = is_manager || self.tools_of(caller, &source.spec.id) > 0;
-            if account.tenant != caller.tenant || !is_visible {
+            if account.tenant != caller.tenant || !self.is_visible(caller, &source.spec.id) {
                 continue;
             }
             let mut owners = vec![account.owner(&caller.tenant, &caller.id)];

@@ -27,6 +27,8 @@ use crate::{
 
 /// The member of a policy's details for whether other arguments could pass.
 const LISTED: &str = "listed";
+/// The member of a connection's details for an account without the tool.
+const LACKS: &str = "lacksTool";
 
 pub(super) fn offered(entry: &Entry) -> Step {
     let message = format!("the source `{}` offers `{}`", entry.source, entry.id);
@@ -206,14 +208,18 @@ pub(super) fn quota(calls: &[u32], left: Result<(), QuotaError>) -> Step {
     Step::new(StepName::Quota, result, message).with(json!({ "callsPerDay": calls }))
 }
 
-/// Whether the account that calls of the caller use is connected.
+/// Whether the account that calls of the caller use is connected, and has the tool.
 pub(super) fn connection(
     source: &SourceId,
     account: &AccountSpec,
     found: &Result<Option<FoundCredential>, CredentialRefusal>,
+    lacks: bool,
     to: ExplanationReader,
 ) -> Step {
     let (result, message) = match (found, account.of) {
+        (Ok(_), _) if lacks => {
+            (StepResult::Stop, "the caller's own account does not have this tool".to_owned())
+        }
         (Ok(_), AccountOf::Principal) => {
             (StepResult::Pass, "calls act with the caller's own account".to_owned())
         }
@@ -231,12 +237,20 @@ pub(super) fn connection(
         Err(refusal) => refusal.id.as_ref(),
     };
     let mut details = json!({ "sourceId": source, "of": account.of });
+    if let (true, Some(details)) = (lacks, details.as_object_mut()) {
+        details.insert(LACKS.to_owned(), json!(true));
+    }
     if let (ExplanationReader::Operator, Some(id), Some(details)) =
         (to, id, details.as_object_mut())
     {
         details.insert("id".to_owned(), json!(id));
     }
     step.with(details)
+}
+
+/// Whether the account of the caller does not have the tool.
+pub(super) fn is_lacking(step: &Step) -> bool {
+    step.details.as_ref().is_some_and(|details| details.get(LACKS).is_some())
 }
 
 /// The credential that the source of the tool requires, and whether it is there.
@@ -365,6 +379,7 @@ pub(super) struct Counts {
     foreign: usize,
     unlabelled: usize,
     by_policy: usize,
+    by_account: usize,
     undecided: usize,
     missing: BTreeMap<String, usize>,
     pub(super) quarantined: usize,
@@ -384,6 +399,7 @@ impl Counts {
                 *self.missing.entry(first).or_default() += 1;
             }
             Err(DenialReason::Policy | DenialReason::Arguments) => self.by_policy += 1,
+            Err(DenialReason::Account) => self.by_account += 1,
             Err(DenialReason::Undecided(_)) => self.undecided += 1,
         }
     }
@@ -428,6 +444,11 @@ impl Counts {
         let mut steps = vec![tool, tenant, pin, scope];
         if self.by_policy > 0 {
             steps.push(policy);
+        }
+        if self.by_account > 0 {
+            left -= self.by_account;
+            let message = format!("the caller's own accounts do not have {}", self.by_account);
+            steps.push(step(StepName::Connection, left, self.by_account, message));
         }
         steps
     }

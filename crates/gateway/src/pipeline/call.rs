@@ -171,7 +171,8 @@ impl Pipeline {
         let context = CallContext { surface: call.surface.as_str(), input: call.input.sent() };
         let snapshot = &target.snapshot;
         let generation = snapshot.catalog.generation();
-        match Permit::new(&snapshot.decider, principal, &target.entry, generation, context) {
+        let decider = snapshot.decider_for(target.entry.offer.kind(), principal);
+        match Permit::new(&decider, principal, &target.entry, generation, context) {
             Ok(permit) => {
                 call.span.name(&target.entry);
                 Ok(AuthorizedCall { target, permit, identity })

@@ -29,9 +29,17 @@ impl Pipeline {
         let step = call.span.begin_step("toolcrib.connection");
         let deadline = target.entry.timeout;
         let finding = self.credentials.find(&target.need, &principal.tenant, &principal.id);
+        let source = &target.entry.source;
         step.close(match tokio::time::timeout(deadline, finding).await {
-            Ok(Ok(_found)) => Ok(()),
+            Ok(Ok(found)) => {
+                let grant = found.map(|found| found.id);
+                target.snapshot.own.confirm(principal, source, grant.as_ref());
+                Ok(())
+            }
             Ok(Err(refusal)) => {
+                if let RefusalCause::Credential(CredentialProblem::NotConnected) = refusal.cause {
+                    target.snapshot.own.confirm(principal, source, None);
+                }
                 refusal.decided().into_iter().for_each(|denied| call.egress.note(denied));
                 Err(refused(&target.need, &target.entry, &refusal, self.services.now()))
             }

@@ -25,6 +25,7 @@ use crate::{
     },
     breaker::Breaker,
     metrics::{Limit, Metrics},
+    own_lists::CallerLists,
     policy::Decider,
     snapshot::{OtherOffers, Snapshot},
     source_report::{
@@ -140,7 +141,7 @@ impl Slots {
         }
     }
 
-    /// Builds a snapshot of the current state, in a new generation.
+    /// Builds a snapshot of the current state, in a new generation, without lists of accounts.
     pub(crate) fn build(&mut self, base: &Arc<dyn Authorizer>) -> Snapshot {
         self.generation = Generation(self.generation.0 + 1);
         let (mut entries, others): (Vec<_>, Vec<_>) = self
@@ -185,6 +186,7 @@ impl Slots {
             gate: self.gate.clone(),
             quarantined,
             decider,
+            own: CallerLists::default(),
             workflows,
             breakers,
         }

@@ -245,7 +245,8 @@ async fn prepare(
         .await
         .map_err(|error| failed("unauthenticated", &error.to_string()))?;
     let same = principal.id == record.principal && principal.tenant == record.tenant;
-    if !same || snapshot.decider.authorize(principal.subject(), entry.resource()).is_err() {
+    let decider = snapshot.decider_for(entry.offer.kind(), &principal);
+    if !same || decider.authorize(principal.subject(), entry.resource()).is_err() {
         return Err(failed("forbidden", "the caller may not use this tool any more"));
     }
     let cause = history.calls.get(&record.call_id).ok_or_else(unreadable)?.opened.clone();

@@ -35,17 +35,17 @@ use crate::{
     support::{Rig, eventually, offer, principal, rig_at},
 };
 
-const PUBLIC: &str = "[server]\npublic_url = \"https://crib.example\"\n";
+pub(crate) const PUBLIC: &str = "[server]\npublic_url = \"https://crib.example\"\n";
 
 fn who(id: &str, scopes: &[&str]) -> Principal {
     Principal { id: PrincipalId::parse(id).unwrap(), ..principal("t", scopes) }
 }
 
-fn ann() -> Principal {
+pub(crate) fn ann() -> Principal {
     who("ann", &["tools:*"])
 }
 
-fn bob() -> Principal {
+pub(crate) fn bob() -> Principal {
     who("bob", &["tools:*", "approvals:respond"])
 }
 
@@ -53,11 +53,11 @@ fn admin() -> Principal {
     who("root", &["tools:*", "connections:manage"])
 }
 
-fn source() -> SourceId {
+pub(crate) fn source() -> SourceId {
     SourceId::parse("s").unwrap()
 }
 
-fn text(of: &str, rules: &str) -> String {
+pub(crate) fn text(of: &str, rules: &str) -> String {
     format!(
         "[[source]]\nid = \"s\"\nkind = \"mcp\"\nurl = \"https://api.example/mcp\"\n\
          tenants = [\"t\"]\n[source.oauth]\nof = \"{of}\"\n{rules}"
@@ -114,7 +114,7 @@ impl Rig {
         self.gateway.finish_connection(caller, response).await
     }
 
-    async fn connect(&self, caller: &Principal, of_tenant: bool) -> Connection {
+    pub(crate) async fn connect(&self, caller: &Principal, of_tenant: bool) -> Connection {
         let wanted = Wanted::Source { source: source(), of_tenant };
         let begun = self.begin(caller, wanted).await.unwrap();
         self.finish(caller, state(&begun), &[begun.cookie.expose()]).await.unwrap()

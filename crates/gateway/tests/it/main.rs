@@ -13,6 +13,7 @@ mod idempotency;
 mod late_calls;
 mod metrics;
 mod named_tools;
+mod own_lists;
 mod pins;
 mod pipeline;
 mod probe;

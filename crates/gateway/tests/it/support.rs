@@ -1,6 +1,7 @@
 //! A gateway with scripted sources.
 
 use std::{
+    collections::{BTreeMap, HashSet},
     path::Path,
     sync::{
         Arc,
@@ -243,6 +244,13 @@ pub(crate) struct Scripted {
     pub(crate) panics: AtomicUsize,
     /// Whether its status panics.
     pub(crate) status_panics: AtomicBool,
+    /// The tools of accounts, by principal; `None` if all have the same. Other accounts have no list.
+    pub(crate) own: Mutex<Option<BTreeMap<String, Vec<&'static str>>>>,
+    /// The number of lists of accounts that were requested, and that were read.
+    pub(crate) own_begun: AtomicUsize,
+    pub(crate) own_reads: AtomicUsize,
+    /// Lists of accounts come only after this is notified.
+    pub(crate) own_gate: Mutex<Option<Arc<tokio::sync::Notify>>>,
 }
 
 /// The gateway's handle: the test's own handle must not keep a removed source in use.
@@ -261,6 +269,15 @@ impl Source for Running {
     }
     fn credential_for(&self, entry: &Entry) -> CredentialNeed {
         self.0.credential_for(entry)
+    }
+    fn own_list_need(&self) -> CredentialNeed {
+        self.0.own_list_need()
+    }
+    async fn own_list(
+        &self,
+        credential: Arc<ResolvedCredential>,
+    ) -> Result<HashSet<String>, UpstreamError> {
+        self.0.own_list(credential).await
     }
     fn check_reachable(&self) -> Result<(), UpstreamError> {
         self.0.check_reachable()
@@ -315,6 +332,10 @@ impl SourceFactory for Factory {
             unreachable: AtomicBool::new(false),
             panics: AtomicUsize::new(0),
             status_panics: AtomicBool::new(false),
+            own: Mutex::default(),
+            own_begun: AtomicUsize::new(0),
+            own_reads: AtomicUsize::new(0),
+            own_gate: Mutex::default(),
         });
         self.built.lock().push(Arc::clone(&source));
         listener.changed(&spec.id);
@@ -427,6 +448,31 @@ impl Source for Scripted {
             },
             _ => CredentialNeed::None,
         }
+    }
+    fn own_list_need(&self) -> CredentialNeed {
+        match (&*self.own.lock(), &self.account) {
+            (Some(_), Some(account)) => CredentialNeed::Account {
+                source: self.id.clone(),
+                account: Arc::clone(account),
+                destination: "api.example".to_owned(),
+            },
+            _ => CredentialNeed::None,
+        }
+    }
+    async fn own_list(
+        &self,
+        credential: Arc<ResolvedCredential>,
+    ) -> Result<HashSet<String>, UpstreamError> {
+        let owner = credential.credential.owner.principal.clone().unwrap();
+        let names = self.own.lock().as_ref().and_then(|own| own.get(owner.as_str()).cloned());
+        let gate = self.own_gate.lock().clone();
+        self.own_begun.fetch_add(1, Ordering::SeqCst);
+        if let Some(gate) = gate {
+            gate.notified().await;
+        }
+        self.own_reads.fetch_add(1, Ordering::SeqCst);
+        let names = names.ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Refused, "no list"));
+        Ok(names?.into_iter().map(str::to_owned).collect())
     }
     fn check_reachable(&self) -> Result<(), UpstreamError> {
         match self.unreachable.load(Ordering::SeqCst) {

@@ -21,7 +21,7 @@ pub(crate) struct Call<'a> {
     pub(crate) optional: bool,
     /// Records which host was reached.
     pub(crate) egress: EgressTrail,
-    /// The credential of a call. Other requests are sent with that of the connection.
+    /// The credential of one caller. Other requests are sent with that of the connection.
     pub(crate) credential: Option<Arc<ResolvedCredential>>,
     pub(crate) encode: &'a (dyn Fn(u64) -> Vec<u8> + Send + Sync),
 }

@@ -14,6 +14,7 @@ use serde_json::Map;
 use toolcrib_core::{
     call::{Invocation, UpstreamError},
     canonical::Digest,
+    credential::ResolvedCredential,
     schema::Schema,
     source::Discovered,
 };
@@ -123,9 +124,13 @@ impl Connection {
         matches!(self.wire, Wire::Http(_)) && self.session.era.is_modern()
     }
 
-    /// Requests one page of the tool list.
-    pub(crate) async fn list_tools(&self, cursor: Option<&str>) -> Result<Reply, Failure> {
-        self.list(method::LIST_TOOLS, cursor, false).await
+    /// Requests one page of the tool list, as `account` sees it if given.
+    pub(crate) async fn list_tools(
+        &self,
+        cursor: Option<&str>,
+        account: Option<&Arc<ResolvedCredential>>,
+    ) -> Result<Reply, Failure> {
+        self.list(method::LIST_TOOLS, cursor, false, account).await
     }
 
     /// Requests one page of an optional list.
@@ -134,7 +139,7 @@ impl Connection {
         method: &'static str,
         cursor: Option<&str>,
     ) -> Result<Reply, Failure> {
-        self.list(method, cursor, true).await
+        self.list(method, cursor, true, None).await
     }
 
     async fn list(
@@ -142,6 +147,7 @@ impl Connection {
         method: &'static str,
         cursor: Option<&str>,
         optional: bool,
+        account: Option<&Arc<ResolvedCredential>>,
     ) -> Result<Reply, Failure> {
         let era = &self.session.era;
         let encode = |id| {
@@ -149,7 +155,9 @@ impl Connection {
             let meta = era.meta(&nothing, None);
             message::request(id, method, &ListParams { cursor, meta })
         };
-        let call = Call { cancellable: true, optional, ..Call::plain(method, era, &encode) };
+        let credential = account.cloned();
+        let call =
+            Call { cancellable: true, optional, credential, ..Call::plain(method, era, &encode) };
         self.wire.request(&call).await
     }
 

@@ -3,12 +3,13 @@
 //! Invariant: pages, tools and bytes are capped, and a repeated cursor stops the list.
 //! Invariant: one malformed tool costs at most itself, and is reported.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 use toolcrib_core::{
     call::UpstreamError,
+    credential::ResolvedCredential,
     json::parse_strict,
     source::{Discovered, DiscoveredOffer, FormedOffer, SourceLimits, mcp::is_for_apps_only},
 };
@@ -19,7 +20,7 @@ use toolcrib_mcp::{
 
 use super::{connection::Connection, failure::Failure, message::Reply};
 use crate::{
-    error::{protocol, refused},
+    error::{protocol, refused, too_large},
     problems::Problems,
     text::tidy,
 };
@@ -35,11 +36,34 @@ pub(crate) async fn discover(
     connection: &Connection,
     limits: &SourceLimits,
 ) -> Result<Discovered, Failure> {
+    let list = read(connection, limits, None).await?;
+    Ok(list.finish(connection.session.version.clone()))
+}
+
+/// Reads the names in the list of `account`; without it, of the account of the connection. A list
+/// that exceeds a limit is an error.
+pub(crate) async fn names(
+    connection: &Connection,
+    limits: &SourceLimits,
+    account: Option<&Arc<ResolvedCredential>>,
+) -> Result<HashSet<String>, Failure> {
+    let list = read(connection, limits, account).await?;
+    match list.is_cut {
+        true => Err(too_large("the tool list of the account").into()),
+        false => Ok(list.names),
+    }
+}
+
+async fn read(
+    connection: &Connection,
+    limits: &SourceLimits,
+    account: Option<&Arc<ResolvedCredential>>,
+) -> Result<List, Failure> {
     let check_headers = connection.repeats_arguments_in_headers();
     let mut list = List { limits: limits.clone(), check_headers, ..List::default() };
     let mut cursor: Option<String> = None;
     loop {
-        let page = match connection.list_tools(cursor.as_deref()).await? {
+        let page = match connection.list_tools(cursor.as_deref(), account).await? {
             Reply::Result(page) => page,
             Reply::Error(error)
                 if error.code == code::METHOD_NOT_FOUND && !connection.session.has_tools =>
@@ -56,7 +80,7 @@ pub(crate) async fn discover(
             None => break,
         }
     }
-    Ok(list.finish(connection.session.version.clone()))
+    Ok(list)
 }
 
 /// A list while it is read.
@@ -70,6 +94,8 @@ struct List {
     pages: usize,
     seen: usize,
     bytes: usize,
+    /// Whether a limit left out the rest.
+    is_cut: bool,
     problems: Problems<MAX_PROBLEMS>,
     notes: Problems<MAX_PROBLEMS>,
 }
@@ -92,6 +118,7 @@ impl List {
         self.pages += 1;
         self.bytes += page_bytes;
         if self.bytes > self.limits.max_list_bytes {
+            self.is_cut = true;
             self.problems.add(format!(
                 "the tool list is larger than {} bytes; tools from page {} on are left out",
                 self.limits.max_list_bytes, self.pages
@@ -100,6 +127,7 @@ impl List {
         }
         for tool in page.tools {
             if self.tools.len() >= self.limits.max_tools {
+                self.is_cut = true;
                 self.problems.add(format!(
                     "the tool list has more than {} tools; the rest is left out",
                     self.limits.max_tools
@@ -114,14 +142,17 @@ impl List {
     /// An empty cursor is valid; the list is complete only without a cursor.
     fn cursor(&mut self, cursor: &RawValue) -> Option<String> {
         let Ok(cursor) = serde_json::from_str::<String>(cursor.get()) else {
+            self.is_cut = true;
             self.problems.add("the cursor of the next page is not a string; the rest is left out");
             return None;
         };
         if !self.cursors.insert(cursor.clone()) {
+            self.is_cut = true;
             self.problems.add("the tool list repeats a cursor; the rest is left out");
             return None;
         }
         if self.pages >= self.limits.max_pages {
+            self.is_cut = true;
             self.problems.add(format!(
                 "the tool list has more than {} pages; the rest is left out",
                 self.limits.max_pages

@@ -18,9 +18,9 @@ pub(crate) enum Failure {
     SessionExpired,
     /// The upstream lost the session after it had started the request, which failed with this error.
     SessionLost(Box<RpcError>),
-    /// HTTP 401 or 403, for all requests except tool calls.
+    /// HTTP 401 or 403, for all requests except those of one caller.
     Credentials(StatusCode),
-    /// The upstream refuses the token of an account, and has not run the call.
+    /// The upstream refuses the token of an account, and has not run the request.
     Denied(TokenDenial),
     /// Another unsuccessful status; for tool calls, any unsuccessful status.
     Refused(Refusal),

@@ -232,7 +232,8 @@ impl Http {
             .await?;
         let status = answer.status();
         let is_call = call.method == method::CALL_TOOL;
-        if is_call
+        let is_of_caller = is_call || call.credential.is_some();
+        if is_of_caller
             && self.target.credential.as_ref().is_some_and(|it| it.is_account())
             && let Some(denial) = TokenDenial::read(status, answer.headers())
         {
@@ -242,7 +243,7 @@ impl Http {
         if call.optional && is_about_credentials(status) {
             return Err(Failure::Credentials(status));
         }
-        if !is_call {
+        if !is_of_caller {
             self.check_credentials(status)?;
         }
         if status.is_redirection() {

@@ -3,7 +3,7 @@
 //! Invariant: a call waits for the first attempt to connect after the start or a loss. Once an
 //! attempt has failed, calls fail at once.
 
-use std::{pin::pin, sync::Arc};
+use std::{collections::HashSet, pin::pin, sync::Arc};
 
 use async_trait::async_trait;
 use tokio_util::sync::DropGuard;
@@ -11,7 +11,7 @@ use toolcrib_core::{
     call::{self, Invocation, Operation, Progress, UpstreamError},
     canonical::Digest,
     catalog::{Entry, Permit},
-    credential::CredentialNeed,
+    credential::{CredentialNeed, ResolvedCredential},
     descriptor::SourceKind,
     id::SourceId,
     source::{Discovered, OmittedOffers, Source, SourceState, SourceStatus, StderrLine},
@@ -123,6 +123,21 @@ impl Source for McpSource {
             Some((endpoint, credential)) => credential.need(endpoint.url()),
             None => CredentialNeed::None,
         }
+    }
+
+    fn own_list_need(&self) -> CredentialNeed {
+        let is_listed = self.supervisor.listing == Listing::Upstream;
+        let need = self.supervisor.credential().filter(|_| is_listed);
+        let need = need.map(|(endpoint, credential)| credential.need(endpoint.url()));
+        need.filter(CredentialNeed::is_own_account).unwrap_or_default()
+    }
+
+    async fn own_list(
+        &self,
+        credential: Arc<ResolvedCredential>,
+    ) -> Result<HashSet<String>, UpstreamError> {
+        let listed = self.supervisor.own_list(&credential).await;
+        listed.map_err(|error| self.supervisor.echoes().error(error))
     }
 
     fn check_reachable(&self) -> Result<(), UpstreamError> {

@@ -81,7 +81,7 @@ pub(crate) enum Listing {
 pub(crate) struct Supervisor {
     pub(crate) context: SourceContext,
     pub(crate) target: Target,
-    listing: Listing,
+    pub(crate) listing: Listing,
     pub(crate) status: StatusBoard,
     /// The parts of the upstream that are not offered.
     pub(crate) remainder: Remainder,

@@ -1,6 +1,6 @@
-//! The call of a tool, in the session that it belongs to.
+//! The call of a tool, and the list of one account, in the session that they belong to.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use tokio::time::Instant;
 use toolcrib_core::{
@@ -12,12 +12,17 @@ use toolcrib_core::{
 
 use super::{
     connection::Connection,
+    discover,
     failure::Failure,
     message::Reply,
+    sessions::GrantSession,
     supervise::{Supervisor, Target},
     wire::Wire,
 };
-use crate::{credential::TokenDenial, error::unavailable};
+use crate::{
+    credential::TokenDenial,
+    error::{timeout, unavailable},
+};
 
 /// The tool to call.
 pub(crate) struct CallTarget<'a> {
@@ -28,16 +33,12 @@ pub(crate) struct CallTarget<'a> {
     pub(crate) schema: Option<&'a Schema>,
 }
 
-/// The account of one principal, which has a session of its own at a handshake upstream.
-fn own_account<'a>(
-    connection: &Connection,
-    call: &'a Invocation,
-) -> Option<&'a Arc<ResolvedCredential>> {
-    let account = call.credential.as_ref()?;
-    let has_sessions =
-        matches!(connection.wire, Wire::Http(_)) && !connection.session.era.is_modern();
-    let is_own = account.credential.owner.principal.is_some();
-    Some(account).filter(|_| has_sessions && is_own)
+/// Whether `account` belongs to one principal, which has a session of its own at a handshake
+/// upstream.
+fn has_session(connection: &Connection, account: &ResolvedCredential) -> bool {
+    matches!(connection.wire, Wire::Http(_))
+        && !connection.session.era.is_modern()
+        && account.credential.owner.principal.is_some()
 }
 
 impl Supervisor {
@@ -50,10 +51,66 @@ impl Supervisor {
         call: &Invocation,
     ) -> Result<Result<Reply, Failure>, UpstreamError> {
         let is_account = self.credential().is_some_and(|(_, credential)| credential.is_account());
-        match own_account(connection, call).filter(|_| is_account) {
-            Some(account) => self.call_in_own_session(account, target, call).await,
-            None => self.call_in_shared_session(connection, target, call).await,
+        match call.credential.as_ref().filter(|_| is_account) {
+            Some(account) if has_session(connection, account) => {
+                self.call_in_own_session(account, target, call).await
+            }
+            _ => self.call_in_shared_session(connection, target, call).await,
         }
+    }
+
+    /// The names of the tools that `account` has, as the upstream lists them.
+    pub(crate) async fn own_list(
+        &self,
+        account: &Arc<ResolvedCredential>,
+    ) -> Result<HashSet<String>, UpstreamError> {
+        let connection = self.connection()?;
+        let reading = async {
+            match has_session(&connection, account) {
+                true => self.list_in_own_session(account).await,
+                false => discover::names(&connection, &self.context.limits, Some(account)).await,
+            }
+        };
+        let read = tokio::select! {
+            biased;
+            () = self.calls.closed.cancelled() => return Err(unavailable("the source was closed")),
+            read = tokio::time::timeout(self.context.limits.connect_timeout, reading) => read,
+        };
+        let late = |_| timeout("the tool list of the account was not complete in time");
+        Ok(read.map_err(late)??)
+    }
+
+    async fn list_in_own_session(
+        &self,
+        account: &Arc<ResolvedCredential>,
+    ) -> Result<HashSet<String>, Failure> {
+        let (session, connection) = self.own_session(account).await?;
+        let limits = &self.context.limits;
+        match discover::names(&connection, limits, None).await {
+            // Half a list could be of the lost session.
+            Err(Failure::SessionExpired) => {
+                session.forget(&connection).await;
+                let (_session, connection) = self.own_session(account).await?;
+                discover::names(&connection, limits, None).await
+            }
+            listed => listed,
+        }
+    }
+
+    /// The session of `account`, and its connection, which is opened if there is none.
+    async fn own_session(
+        &self,
+        account: &Arc<ResolvedCredential>,
+    ) -> Result<(Arc<GrantSession>, Arc<Connection>), UpstreamError> {
+        let Target::Http(http) = &self.target else {
+            return Err(unavailable("accounts require a server over HTTP"));
+        };
+        let (session, evicted) = self.sessions.of(&account.credential.id, Instant::now())?;
+        if let Some(evicted) = evicted {
+            self.context.runtime.spawn(async move { evicted.close().await });
+        }
+        let connection = session.connection(http, &self.context, account).await?;
+        Ok((session, connection))
     }
 
     /// What follows when the upstream refused the token of a call's account: the credential for a
@@ -104,15 +161,8 @@ impl Supervisor {
         target: &CallTarget<'_>,
         call: &Invocation,
     ) -> Result<Result<Reply, Failure>, UpstreamError> {
-        let Target::Http(http) = &self.target else {
-            return Err(unavailable("accounts require a server over HTTP"));
-        };
-        let (session, evicted) = self.sessions.of(&account.credential.id, Instant::now())?;
-        if let Some(evicted) = evicted {
-            self.context.runtime.spawn(async move { evicted.close().await });
-        }
-        let connection = match session.connection(http, &self.context, account).await {
-            Ok(connection) => connection,
+        let (session, connection) = match self.own_session(account).await {
+            Ok(open) => open,
             // The handshake is refused with the same status as a call.
             Err(_) if account.token.as_ref().is_some_and(|token| token.is_rejected()) => {
                 return Ok(Err(Failure::Denied(TokenDenial::Rejected)));
@@ -124,7 +174,7 @@ impl Supervisor {
             // The upstream did not read the request.
             Err(Failure::SessionExpired) => {
                 session.forget(&connection).await;
-                let connection = session.connection(http, &self.context, account).await?;
+                let (_session, connection) = self.own_session(account).await?;
                 connection.call_tool(name, schema, call).await
             }
             Err(Failure::SessionLost(error)) => {

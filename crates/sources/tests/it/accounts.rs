@@ -3,6 +3,7 @@
 
 mod calls;
 mod connect;
+mod lists;
 mod recipes;
 mod renew;
 

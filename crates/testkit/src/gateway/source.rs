@@ -1,6 +1,7 @@
 //! Sources that are lists of closures.
 
 use std::{
+    collections::{BTreeMap, HashSet},
     fmt::Write as _,
     sync::{Arc, atomic::Ordering},
 };
@@ -12,7 +13,7 @@ use serde_json::json;
 use toolcrib_core::{
     call::{Operation, Reply, UpstreamError, UpstreamErrorKind},
     catalog::{Entry, Permit},
-    credential::{AccountSpec, CredentialNeed, CredentialResolver},
+    credential::{AccountSpec, CredentialNeed, CredentialResolver, ResolvedCredential},
     descriptor::SourceKind,
     id::SourceId,
     source::{
@@ -31,6 +32,7 @@ pub struct TestSource {
     pins: String,
     bare: bool,
     accounts: Option<String>,
+    own: BTreeMap<String, HashSet<String>>,
     pub(super) tools: Vec<TestTool>,
 }
 
@@ -45,6 +47,7 @@ impl TestSource {
             pins,
             bare: false,
             accounts: None,
+            own: BTreeMap::new(),
             tools: Vec::new(),
         }
     }
@@ -82,6 +85,13 @@ impl TestSource {
     #[must_use]
     pub fn accounts(mut self, of: &str) -> Self {
         self.accounts = Some(of.to_owned());
+        self
+    }
+
+    /// Lets the account of `principal` have only these tools.
+    #[must_use]
+    pub fn own<const N: usize>(mut self, principal: &str, tools: [&str; N]) -> Self {
+        self.own.insert(principal.to_owned(), tools.map(str::to_owned).into());
         self
     }
 
@@ -132,6 +142,8 @@ pub struct Sources(Arc<Mutex<SourcesById<Arc<RunningSource>>>>, pub(super) TestA
 struct RunningSource {
     id: SourceId,
     account: Mutex<Option<Arc<AccountSpec>>>,
+    /// The tools of accounts, by principal.
+    own: BTreeMap<String, HashSet<String>>,
     version: Option<String>,
     tools: Mutex<Vec<TestTool>>,
     listener: Mutex<Option<Arc<dyn SourceListener>>>,
@@ -146,6 +158,7 @@ impl Sources {
             let running = RunningSource {
                 id: id.clone(),
                 account: Mutex::default(),
+                own: source.own,
                 version: source.version,
                 tools: Mutex::new(source.tools),
                 listener: Mutex::default(),
@@ -238,6 +251,26 @@ impl Source for RunningSource {
                 destination: "notes.example".to_owned(),
             },
         }
+    }
+
+    fn own_list_need(&self) -> CredentialNeed {
+        match (self.own.is_empty(), self.account.lock().clone()) {
+            (false, Some(account)) => CredentialNeed::Account {
+                source: self.id.clone(),
+                account,
+                destination: "notes.example".to_owned(),
+            },
+            _ => CredentialNeed::None,
+        }
+    }
+
+    async fn own_list(
+        &self,
+        credential: Arc<ResolvedCredential>,
+    ) -> Result<HashSet<String>, UpstreamError> {
+        let owner = credential.credential.owner.principal.clone();
+        let own = owner.and_then(|owner| self.own.get(owner.as_str()).cloned());
+        own.ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Refused, "no list"))
     }
 
     async fn serve(&self, permit: &Permit, operation: Operation) -> Result<Reply, UpstreamError> {

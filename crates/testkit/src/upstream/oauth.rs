@@ -59,6 +59,10 @@ pub struct OAuthBehaviour {
     pub has_sessions: bool,
     /// The account whose tokens the resource rejects; empty for none.
     pub rejects: String,
+    /// The tools that lists leave out, each with its account.
+    pub hides: Vec<(String, String)>,
+    /// The account to which lists are refused, with this status.
+    pub refuses_lists: Option<(String, u16)>,
     /// The lifetime of access tokens, in seconds; 0 says none.
     pub lifetime: u64,
     /// How the provider differs from the specifications.
@@ -146,6 +150,8 @@ impl Default for OAuthBehaviour {
             names_issuer: true,
             has_sessions: false,
             rejects: String::new(),
+            hides: Vec::new(),
+            refuses_lists: None,
             lifetime: 3_600,
             dialect: Dialect::default(),
             token_answer: None,
@@ -631,13 +637,24 @@ async fn mcp(State(shared): App, method: Method, headers: HeaderMap, body: Bytes
             "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} },
             "ttlMs": 0, "cacheScope": "private",
         })),
-        "tools/list" => result(json!({
-            "tools": [
-                { "name": "whoami", "description": "says whose it is", "inputSchema": schema },
-                { "name": "admin", "description": "needs a scope", "inputSchema": schema },
-            ],
-            "ttlMs": 0, "cacheScope": "private",
-        })),
+        "tools/list" => {
+            let behaviour = shared.state.lock().behaviour.clone();
+            if let Some((account, status)) = behaviour.refuses_lists
+                && account == token.account
+            {
+                return StatusCode::from_u16(status).unwrap().into_response();
+            }
+            let mut tools = vec![
+                json!({ "name": "whoami", "description": "says whose it is", "inputSchema": schema }),
+                json!({ "name": "admin", "description": "needs a scope", "inputSchema": schema }),
+            ];
+            let hidden = |tool: &Value| {
+                let mut hides = behaviour.hides.iter();
+                hides.any(|(account, name)| *account == token.account && tool["name"] == *name)
+            };
+            tools.retain(|tool| !hidden(tool));
+            result(json!({ "tools": tools, "ttlMs": 0, "cacheScope": "private" }))
+        }
         "tools/call" => {
             if request["params"]["name"] == "admin" && !token.scopes.iter().any(|it| it == "admin")
             {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolcrib_testkit::gateway::{Actor, TestAccounts, TestGateway, TestSource, TestTool};
 
-use crate::support::{legacy, message, modern, stream};
+use crate::support::{legacy, message, modern, session, stream};
 
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
@@ -103,4 +103,48 @@ async fn a_session_hears_when_its_prompt_is_done() {
         let done = message(&legacy(&caller, "tools/call", call).await);
         assert_eq!(done["result"]["isError"], false, "{done}");
     }
+}
+
+/// I-119: over HTTP, a list, its tag, its notification and a call all follow the account.
+#[tokio::test]
+async fn a_client_hears_of_the_list_of_its_account() {
+    let config = "[gate]\ndenied_calls = \"not_found\"\n[server]\n\
+                  public_url = \"https://crib.example\"";
+    let source = TestSource::new("notes").tenants(["acme"]).accounts("principal");
+    let source = source.tool(TestTool::new("read").scopes([])).own("ann", ["read"]);
+    let source = source.tool(TestTool::new("write").scopes([]));
+    let gw = TestGateway::builder().config(config).source(source).start().await;
+    let ann = gw.principal("ann", []).await;
+    let bob = gw.principal("bob", []).await;
+    let mut events = Vec::new();
+    for caller in [&ann, &bob] {
+        let caller = session(caller).await;
+        let listed = legacy(&caller, "tools/list", json!({})).await.json();
+        assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 2);
+        events.push(stream(&caller).await);
+    }
+    let before = ann.get("/v1/tools").await;
+    let tag = before.header("etag").to_owned();
+    assert_eq!(ann.with("if-none-match", &tag).get("/v1/tools").await.status, 304);
+    for caller in [&ann, &bob] {
+        let made = caller.post("/v1/connections/link", json!({ "source": "notes" })).await;
+        connect(caller, made.json()["link"].as_str().unwrap()).await;
+    }
+    let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+    assert_eq!(events[0].next().await, Some(changed));
+    // Bob's account has no list, so nothing has changed for him.
+    events[1].silent(std::time::Duration::from_millis(900)).await;
+    let after = ann.with("if-none-match", &tag).get("/v1/tools").await;
+    assert_eq!((after.status, after.json().as_array().unwrap().len()), (200, 1));
+    assert_eq!(bob.with("if-none-match", &tag).get("/v1/tools").await.status, 304);
+    let call = |name: &str| json!({ "name": name, "arguments": {} });
+    let hidden = message(&modern(&ann, "tools/call", call("notes__write")).await);
+    let unknown = message(&modern(&ann, "tools/call", call("notes__writ")).await);
+    let error =
+        |answer: &Value| answer["error"].to_string().replace("notes__writ\"", "notes__write\"");
+    assert_eq!(error(&hidden), error(&unknown));
+    assert!(hidden["error"].is_object(), "{hidden}");
+    assert_eq!(gw.runs("notes", "write"), 0);
+    let done = message(&modern(&bob, "tools/call", call("notes__write")).await);
+    assert_eq!(done["result"]["isError"], false, "{done}");
 }
