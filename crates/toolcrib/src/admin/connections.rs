@@ -104,15 +104,33 @@ pub(super) struct Link {
 
 /// The account to connect: that of a link, or that of a source. It has no `Debug`, because a link is
 /// a secret.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WantedBody {
-    /// The secret of a link.
     link: Option<String>,
-    /// The source.
     source: Option<String>,
-    /// Whether to connect the account of the tenant. Requires the scope `connections:manage`.
     tenant: Option<bool>,
+}
+
+/// The account to connect: that of a link, or that of a source.
+#[derive(ToSchema)]
+#[schema(as = WantedBody)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it only describes what WantedBody reads")]
+pub(super) enum WantedView {
+    /// That of a link.
+    Link(LinkSecret),
+    /// That of a source.
+    Source(LinkBody),
+}
+
+/// A link.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "it only describes what WantedBody reads")]
+pub(super) struct LinkSecret {
+    /// Its secret.
+    link: String,
 }
 
 /// What a person is asked to consent to.
@@ -210,7 +228,7 @@ pub(super) async fn link(context: Context, Payload(bytes): Payload) -> Result<Re
     path = "/v1/connections/preview",
     operation_id = "previewConnection",
     tag = "Connections",
-    request_body = WantedBody,
+    request_body = WantedView,
     responses(
         (status = 200, description = "What is asked", body = PreviewView),
         (status = 403, description = "The scope `connections:manage` is missing", body = ErrorEnvelope),
@@ -234,7 +252,7 @@ pub(super) async fn preview(
     path = "/v1/connections/begin",
     operation_id = "beginConnection",
     tag = "Connections",
-    request_body = WantedBody,
+    request_body = WantedView,
     responses(
         (status = 200, description = "The address for the browser", body = Begun),
         (status = 403, description = "The scope `connections:manage` is missing", body = ErrorEnvelope),
@@ -266,8 +284,7 @@ pub(super) async fn begin(
     request_body = ResponseBody,
     responses(
         (status = 200, description = "The account, which calls use from now on", body = Connected),
-        (status = 400, description = "The response belongs to no request of this caller and browser", body = ErrorEnvelope),
-        (status = 403, description = "The person or the service refused", body = ErrorEnvelope),
+        (status = 403, description = "The response belongs to no request of this caller and browser, or the person or the service refused", body = ErrorEnvelope),
         (status = 429, description = "Too many accounts are being connected", body = ErrorEnvelope),
         (status = 502, description = "The service does not answer, or cannot be used", body = ErrorEnvelope),
     )
@@ -371,7 +388,7 @@ fn refused(context: &Context, problem: &ConnectionError) -> Failure {
         }
         ConnectionError::NotOurs | ConnectionError::Account(AccountError::NotOurs) => {
             let message = ConnectionError::NotOurs;
-            Failure::new(StatusCode::BAD_REQUEST, "not_this_browser", message, None)
+            Failure::new(StatusCode::FORBIDDEN, "not_this_browser", message, None)
         }
         ConnectionError::Account(AccountError::Refused(_)) => {
             Failure::new(StatusCode::FORBIDDEN, "upstream_refused", problem, None)

@@ -218,7 +218,7 @@ async fn nobody_finishes_for_another_person_or_browser() {
     }
     assert_eq!(answers.len(), 1, "{answers:?}");
     let (status, body) = answers.pop_first().unwrap();
-    assert!(status == 400 && body.contains("not_this_browser"), "{body}");
+    assert!(status == 403 && body.contains("not_this_browser"), "{body}");
 }
 
 /// I-115
@@ -234,7 +234,7 @@ async fn links_and_browsers_have_ten_minutes() {
     assert_eq!(ann.post("/v1/connections/begin", link).await.status, 404);
     let (state, cookie) = begun(&ann, json!({ "source": "notes" })).await;
     gw.advance(Duration::from_secs(600)).await;
-    assert_eq!(finish(&ann, &state, &cookie).await.status, 400);
+    assert_eq!(finish(&ann, &state, &cookie).await.status, 403);
 }
 
 #[tokio::test]
