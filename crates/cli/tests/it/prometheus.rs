@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use toolcrib_gateway::metrics::{METRICS, MetricDescription, MetricKind};
 use toolcrib_testkit::prometheus::{PrometheusServer, promtool};
 
-use crate::support::{Caller, Server, config, dir, key, write_config};
+use crate::support::{Caller, Server, config, dir, eventually_async, key, write_config};
 
 fn deploy(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(path)
@@ -163,6 +163,14 @@ fn promtool_accepts_and_tests_the_alerts() {
 struct Queries(Caller);
 
 impl Queries {
+    /// Waits until Prometheus answers queries: it listens some time before.
+    async fn of(prometheus: &PrometheusServer) -> Self {
+        let caller = Caller::new(&prometheus.url(), None);
+        let is_ready = async || caller.get("/-/ready").await.0 == 200;
+        eventually_async("Prometheus is ready", is_ready).await;
+        Self(caller)
+    }
+
     async fn get(&self, path: &str) -> Value {
         let (status, body) = self.0.get(path).await;
         assert_eq!((status, &body["status"]), (200, &json!("success")), "{path}: {body}");
@@ -210,7 +218,7 @@ async fn a_real_prometheus_reads_a_real_server() {
         rules.display()
     ));
     let Some(prometheus) = prometheus else { return };
-    let queries = Queries(Caller::new(&prometheus.url(), None));
+    let queries = Queries::of(&prometheus).await;
     queries.eventually("toolcrib_build_info").await;
     queries.eventually("toolcrib_source_tools{source=\"demo\"} > 0").await;
 
