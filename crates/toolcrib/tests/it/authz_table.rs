@@ -161,7 +161,7 @@ fn rows() -> Vec<Row> {
             "/v1/connections/finish",
             json!({ "source": "crib", "state": "a" }),
             // Nobody has begun.
-            ["401", "400", "400", "400"],
+            ["401", "403", "403", "403"],
         ),
         Row { method: "delete", ..get("/v1/connections/{id}", "/v1/connections/KEY", HIDDEN) },
         get("/connect/{source}/callback", "/connect/crib/callback", ["303"; 4]),
