@@ -247,7 +247,7 @@ async fn the_tokens_of_a_grant_are_sealed_and_do_not_move() {
         format!("terms = '{evil}'"),
     ] {
         file.execute_batch(&format!("UPDATE account_grants SET {change}")).unwrap();
-        let listed = grants.list(&it.place.owner.tenant, None).await.unwrap();
+        let listed = grants.list(&it.place.owner.tenant).await.unwrap();
         let mut place = listed.first().map_or(it.place.clone(), |moved| moved.place.clone());
         if listed.is_empty() {
             place.owner.tenant = "u".parse().unwrap();
@@ -337,7 +337,7 @@ async fn grants_need_a_key_and_are_resealed() {
     let registered = last.grants().client(issuer, uri).await.unwrap().unwrap();
     assert_eq!(registered.secret.unwrap().expose(), "secret of c");
     assert!(none.remove_client(issuer, uri).await.unwrap(), "removing needs no key");
-    assert_eq!(none.list(&it.place.owner.tenant, None).await.unwrap(), [it], "a list needs no key");
+    assert_eq!(none.list(&it.place.owner.tenant).await.unwrap(), [it], "a list needs no key");
 }
 
 /// A new key must not inherit the account of an earlier principal with the same name.

@@ -190,13 +190,12 @@ pub trait GrantStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Option<(AccountGrant, GrantSecrets)>, CredentialStoreError>;
 
-    /// The grants of a tenant, or of one of its principals, by principal (the tenant's own first)
-    /// and source, expired ones included. Requires no key.
-    async fn list(
-        &self,
-        tenant: &TenantId,
-        principal: Option<&PrincipalId>,
-    ) -> Result<Vec<AccountGrant>, CredentialStoreError>;
+    /// The grants of a tenant and of all its principals, by principal (the tenant's own first) and
+    /// source, expired ones included. Requires no key.
+    async fn list(&self, tenant: &TenantId) -> Result<Vec<AccountGrant>, CredentialStoreError>;
+
+    /// The grants of one owner, by source, expired ones included. Requires no key.
+    async fn list_of(&self, owner: &Owner) -> Result<Vec<AccountGrant>, CredentialStoreError>;
 
     /// Replaces terms, times and values of the grant with the id and the place of `grant` if its
     /// revision is still that of `grant`; the revision increases by one. Returns `false` if it was

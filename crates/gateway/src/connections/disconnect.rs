@@ -23,7 +23,7 @@ impl Gateway {
         id: &CredentialId,
     ) -> Result<(), ConnectionError> {
         let connections = &self.inner.pipeline.connections;
-        let grants = connections.grants.list(&caller.tenant, None).await?;
+        let grants = connections.grants.list(&caller.tenant).await?;
         let grant = grants.into_iter().find(|grant| {
             let is_own = grant.place.owner.principal.as_ref() == Some(&caller.id);
             grant.id == *id && (is_own || MANAGE.is_held_by(caller))

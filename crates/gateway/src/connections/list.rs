@@ -34,15 +34,16 @@ impl Gateway {
             return Err(ConnectionError::Forbidden);
         }
         let connections = &self.inner.pipeline.connections;
-        let grants = connections.grants.list(&caller.tenant, None).await?;
+        let grants = connections.grants.list(&caller.tenant).await?;
         Ok(grants.iter().map(|grant| connections.of_grant(caller, grant)).collect())
     }
 }
 
 impl Connections {
     async fn of_caller(&self, caller: &Principal) -> Result<Vec<Connection>, ConnectionError> {
-        let grants = self.grants.list(&caller.tenant, None).await?;
         let own = Owner::principal(caller.tenant.clone(), caller.id.clone());
+        let mut grants = self.grants.list_of(&own).await?;
+        grants.extend(self.grants.list_of(&Owner::tenant(caller.tenant.clone())).await?);
         let config = self.services.config();
         let is_manager = MANAGE.is_held_by(caller);
         let mut listed = Vec::new();

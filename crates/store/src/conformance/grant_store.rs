@@ -150,18 +150,18 @@ pub async fn a_place_has_one_grant(storage: &dyn Storage) {
     let (now, [access, ..]) = read(store, &first.place).await.unwrap();
     assert_eq!((now.id.as_str(), access.as_deref()), ("c", Some("access second")));
     let tenant = first.place.owner.tenant;
-    let listed = async |principal: Option<&str>| -> Vec<String> {
-        let principal = principal.map(|name| name.parse().unwrap());
-        let listed = store.list(&tenant, principal.as_ref()).await.unwrap();
-        listed.iter().map(|entry| entry.id.to_string()).collect()
+    let ids = |grants: Vec<AccountGrant>| -> Vec<String> {
+        grants.iter().map(|entry| entry.id.to_string()).collect()
     };
-    assert_eq!(listed(None).await, ["c", "b"]);
-    assert_eq!(listed(Some("bob")).await, ["b"]);
-    assert!(store.list(&"u".parse().unwrap(), None).await.unwrap().is_empty());
+    let listed = async || ids(store.list(&tenant).await.unwrap());
+    assert_eq!(listed().await, ["c", "b"]);
+    let bob = Owner::principal(tenant.clone(), "bob".parse().unwrap());
+    assert_eq!(ids(store.list_of(&bob).await.unwrap()), ["b"]);
+    assert!(store.list(&"u".parse().unwrap()).await.unwrap().is_empty());
     assert!(!store.remove(&"u".parse().unwrap(), &now.id).await.unwrap());
     assert!(store.remove(&tenant, &now.id).await.unwrap());
     assert!(!store.remove(&tenant, &now.id).await.unwrap());
-    assert_eq!(listed(None).await, ["b"]);
+    assert_eq!(listed().await, ["b"]);
 }
 
 /// The account of the tenant and that of one of its principals do not replace each other.
@@ -176,10 +176,12 @@ pub async fn a_tenant_has_a_grant_beside_its_principals(storage: &dyn Storage) {
         assert_eq!((&found, access.as_deref()), (grant, Some(value)));
     }
     let tenant = &own.place.owner.tenant;
-    let listed = store.list(tenant, None).await.unwrap();
+    let listed = store.list(tenant).await.unwrap();
     assert_eq!(listed, [shared.clone(), own.clone()], "the tenant's own is first");
-    let of_ann = store.list(tenant, own.place.owner.principal.as_ref()).await.unwrap();
-    assert_eq!(of_ann, std::slice::from_ref(&own));
+    for grant in [&shared, &own] {
+        let listed = store.list_of(&grant.place.owner).await.unwrap();
+        assert_eq!(listed, std::slice::from_ref(grant));
+    }
     let moved = AccountGrant { place: own.place.clone(), ..shared.clone() };
     assert!(!store.change(moved, secrets("moved")).await.unwrap());
     assert!(store.change(shared.clone(), secrets("new")).await.unwrap());
@@ -318,6 +320,6 @@ pub async fn expired_rows_are_swept(storage: &dyn Storage) {
     assert_eq!(store.sweep(moment(999)).await.unwrap(), 0);
     assert_eq!(store.sweep(moment(600_000)).await.unwrap(), 3);
     assert_eq!(store.sweep(moment(600_001)).await.unwrap(), 1, "the later link");
-    let left = store.list(&short.place.owner.tenant, None).await.unwrap();
+    let left = store.list(&short.place.owner.tenant).await.unwrap();
     assert_eq!(left.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ["b"]);
 }

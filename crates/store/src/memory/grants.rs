@@ -9,7 +9,8 @@ use toolcrib_core::{
     clock::Timestamp,
     credential::{
         AccountGrant, ConnectLink, CredentialStoreError, GrantPlace, GrantSecrets, GrantStore,
-        MAX_LINKS, MAX_PENDING_AUTHORIZATIONS, PendingAuthorization, RegisteredClient, Secret,
+        MAX_LINKS, MAX_PENDING_AUTHORIZATIONS, Owner, PendingAuthorization, RegisteredClient,
+        Secret,
     },
     id::{CredentialId, PrincipalId, TenantId},
     store::StoreError,
@@ -58,6 +59,14 @@ fn conflict(what: &str) -> CredentialStoreError {
     StoreError::Conflict(what.to_owned()).into()
 }
 
+impl MemoryGrants {
+    fn listed(&self, is_listed: impl Fn(&Owner) -> bool) -> Vec<AccountGrant> {
+        let grants = lock(&self.grants);
+        let grants = grants.iter().map(|it| &it.grant);
+        grants.filter(|grant| is_listed(&grant.place.owner)).cloned().collect()
+    }
+}
+
 #[async_trait]
 impl GrantStore for MemoryGrants {
     async fn put(
@@ -88,17 +97,12 @@ impl GrantStore for MemoryGrants {
         Ok(found.map(|it| (it.grant.clone(), it.secrets.clone())))
     }
 
-    async fn list(
-        &self,
-        tenant: &TenantId,
-        principal: Option<&PrincipalId>,
-    ) -> Result<Vec<AccountGrant>, CredentialStoreError> {
-        let is_listed = |grant: &&AccountGrant| {
-            let owner = &grant.place.owner;
-            owner.tenant == *tenant
-                && (principal.is_none() || owner.principal.as_ref() == principal)
-        };
-        Ok(lock(&self.grants).iter().map(|it| &it.grant).filter(is_listed).cloned().collect())
+    async fn list(&self, tenant: &TenantId) -> Result<Vec<AccountGrant>, CredentialStoreError> {
+        Ok(self.listed(|owner| owner.tenant == *tenant))
+    }
+
+    async fn list_of(&self, owner: &Owner) -> Result<Vec<AccountGrant>, CredentialStoreError> {
+        Ok(self.listed(|other| other == owner))
     }
 
     async fn change(

@@ -7,7 +7,7 @@ use toolcrib_core::{
     clock::Timestamp,
     credential::{
         AccountGrant, ConnectLink, CredentialStoreError, GrantPlace, GrantSecrets, GrantStore,
-        PendingAuthorization, RegisteredClient, Secret,
+        Owner, PendingAuthorization, RegisteredClient, Secret,
     },
     id::{CredentialId, PrincipalId, TenantId},
     store::StoreError,
@@ -47,6 +47,22 @@ pub(crate) async fn reseal(database: &impl Database) -> Result<usize, Credential
     Ok(resealed)
 }
 
+impl<D: Database> Grants<D> {
+    /// The grants of a tenant, or of one `principal` in it; the tenant's own has an empty one.
+    async fn listed(
+        &self,
+        tenant: &TenantId,
+        principal: Option<&str>,
+    ) -> Result<Vec<AccountGrant>, CredentialStoreError> {
+        let sql = format!("SELECT {GRANT} FROM account_grants WHERE tenant = ?1");
+        let query = Statement::new(sql, values![tenant.as_str()])
+            .and("principal = ?", principal)
+            .then(" ORDER BY principal, source");
+        let rows = self.0.rows::<StoredGrant>(query).await?;
+        Ok(rows.into_iter().map(|stored| stored.grant).collect())
+    }
+}
+
 #[async_trait]
 impl<D: Database> GrantStore for Grants<D> {
     async fn put(
@@ -84,17 +100,13 @@ impl<D: Database> GrantStore for Grants<D> {
         found.map(|stored| open(&self.0.options().seal_keys, stored)).transpose()
     }
 
-    async fn list(
-        &self,
-        tenant: &TenantId,
-        principal: Option<&PrincipalId>,
-    ) -> Result<Vec<AccountGrant>, CredentialStoreError> {
-        let sql = format!("SELECT {GRANT} FROM account_grants WHERE tenant = ?1");
-        let query = Statement::new(sql, values![tenant.as_str()])
-            .and("principal = ?", principal.map(PrincipalId::as_str))
-            .then(" ORDER BY principal, source");
-        let rows = self.0.rows::<StoredGrant>(query).await?;
-        Ok(rows.into_iter().map(|stored| stored.grant).collect())
+    async fn list(&self, tenant: &TenantId) -> Result<Vec<AccountGrant>, CredentialStoreError> {
+        self.listed(tenant, None).await
+    }
+
+    async fn list_of(&self, owner: &Owner) -> Result<Vec<AccountGrant>, CredentialStoreError> {
+        let principal = owner.principal.as_ref().map_or("", PrincipalId::as_str);
+        self.listed(&owner.tenant, Some(principal)).await
     }
 
     async fn change(
