@@ -131,14 +131,9 @@ impl Resolver<'_> {
         name: CredentialName,
         tenants: &Tenants,
     ) -> Option<CredentialRef> {
-        if let Tenants::Only(only) = tenants
-            && let [tenant] = only.as_slice()
-        {
-            return Some(CredentialRef::of_tenant(name, tenant.clone()));
-        }
         let message = "callers of an MCP server share its connection, so its credential is one \
                        tenant's: say whose with `tenants = [\"…\"]`";
-        self.complain(&format!("{source}.credential"), message);
-        None
+        let tenant = self.only_tenant(&format!("{source}.credential"), tenants, message)?;
+        Some(CredentialRef::of_tenant(name, tenant))
     }
 }

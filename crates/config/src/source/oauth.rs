@@ -10,7 +10,6 @@ use toolcrib_core::{
         AccountOf, AccountSpec, ClientAuth, PresetClient, PresetEndpoints, ResourceParameter,
     },
     egress::AllowList,
-    id::TenantId,
     source::SecretValue,
 };
 use toolcrib_oauth::{authorization::is_reserved, metadata::is_private_enough, scopes::is_scope};
@@ -103,7 +102,9 @@ impl Resolver<'_> {
     ) -> Option<Arc<AccountSpec>> {
         let key = |member: &str| format!("{source}.oauth.{member}");
         let before = self.problems.len();
-        let tenant = self.one_tenant(source, tenants);
+        let message = "the accounts of a source are those of one tenant: say which with \
+                       `tenants = [\"…\"]`";
+        let tenant = self.only_tenant(&format!("{source}.oauth"), tenants, message);
         if let Some(bad) = typed.scopes.iter().find(|scope| !is_scope(scope)) {
             self.complain(&key("scopes"), format!("{bad:?} is not a scope"));
         }
@@ -149,18 +150,6 @@ impl Resolver<'_> {
             parameters: typed.parameters.into_iter().collect(),
             scope_separator: typed.scope_separator,
         }))
-    }
-
-    fn one_tenant(&mut self, source: &str, tenants: &Tenants) -> Option<TenantId> {
-        if let Tenants::Only(only) = tenants
-            && let [tenant] = only.as_slice()
-        {
-            return Some(tenant.clone());
-        }
-        let message = "the accounts of a source are those of one tenant: say which with \
-                       `tenants = [\"…\"]`";
-        self.complain(&format!("{source}.oauth"), message);
-        None
     }
 
     fn preset_client(

@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolcrib_core::{
+    catalog::Tenants,
     credential::{AccountSpec, CredentialRef},
-    id::CredentialName,
+    id::{CredentialName, TenantId},
     source::{SecretValue, UpstreamSpec},
 };
 
@@ -82,6 +83,22 @@ impl Resolver<'_> {
         Some(env)
     }
 
+    /// The one tenant of a source; reports `message` if there are others.
+    pub(super) fn only_tenant(
+        &mut self,
+        key: &str,
+        tenants: &Tenants,
+        message: &str,
+    ) -> Option<TenantId> {
+        if let Tenants::Only(only) = tenants
+            && let [tenant] = only.as_slice()
+        {
+            return Some(tenant.clone());
+        }
+        self.complain(key, message);
+        None
+    }
+
     /// Reports what would authorize requests in addition to the credential or the accounts.
     pub(super) fn check_authorization(
         &mut self,
@@ -90,16 +107,16 @@ impl Resolver<'_> {
         accounts: Option<&Accounts>,
         headers: &BTreeMap<String, Value>,
     ) {
+        let message = match (credential, accounts) {
+            (_, Some(_)) => "the source has `oauth` accounts; both would authorize it",
+            (Some(_), None) => "the source has a `credential`; both would authorize it",
+            (None, None) => return,
+        };
         if credential.is_some() && accounts.is_some() {
-            let message = "the source has `oauth` accounts; both would authorize it";
             self.complain(&format!("{key}.credential"), message);
         }
         let header = headers.keys().find(|name| name.eq_ignore_ascii_case("authorization"));
-        if let (Some(header), true) = (header, credential.is_some() || accounts.is_some()) {
-            let message = match accounts {
-                Some(_) => "the source has `oauth` accounts; both would authorize it",
-                None => "the source has a `credential`; both would authorize it",
-            };
+        if let Some(header) = header {
             self.complain(&member(&format!("{key}.headers"), header), message);
         }
     }
