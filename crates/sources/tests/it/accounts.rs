@@ -65,7 +65,21 @@ fn factory(clock: &Arc<Seconds>, grants: &Arc<dyn GrantStore>) -> Factory {
     Factory::new(Arc::clone(clock) as _).with_grants(Arc::clone(grants))
 }
 
+/// Without and with sessions.
+fn eras() -> [OAuthBehaviour; 2] {
+    [false, true].map(|has_sessions| OAuthBehaviour { has_sessions, ..OAuthBehaviour::default() })
+}
+
 impl Stage {
+    /// With the accounts of the tenant, of ann and of bob.
+    async fn connected(behaviour: OAuthBehaviour) -> Self {
+        let stage = Self::new(behaviour);
+        stage.connect(Owner::tenant(tenant()), "robot").await;
+        stage.connect(person("ann"), "ann").await;
+        stage.connect(person("bob"), "bob").await;
+        stage
+    }
+
     fn new(behaviour: OAuthBehaviour) -> Self {
         let server = OAuthServer::start(behaviour);
         let upstream = UpstreamSpec::McpHttp(HttpSpec {

@@ -13,7 +13,7 @@ use toolcrib_core::{
 };
 use toolcrib_testkit::upstream::OAuthBehaviour;
 
-use super::{Stage, call, person, tenant};
+use super::{Stage, call, eras, person, tenant};
 use crate::rig::eventually;
 
 fn problem_of(error: &UpstreamError) -> Option<CredentialProblem> {
@@ -23,24 +23,12 @@ fn problem_of(error: &UpstreamError) -> Option<CredentialProblem> {
     }
 }
 
-fn eras() -> [OAuthBehaviour; 2] {
-    [false, true].map(|has_sessions| OAuthBehaviour { has_sessions, ..OAuthBehaviour::default() })
-}
-
-async fn connected(behaviour: OAuthBehaviour) -> Stage {
-    let stage = Stage::new(behaviour);
-    stage.connect(Owner::tenant(tenant()), "robot").await;
-    stage.connect(person("ann"), "ann").await;
-    stage.connect(person("bob"), "bob").await;
-    stage
-}
-
 /// I-114
 #[tokio::test(flavor = "multi_thread")]
 async fn each_call_uses_the_account_of_its_own_caller() {
     for behaviour in eras() {
         let has_sessions = behaviour.has_sessions;
-        let stage = connected(behaviour).await;
+        let stage = Stage::connected(behaviour).await;
         let rig = stage.rig();
         rig.ready().await;
         let calls = (0..40).map(|number| {
@@ -96,7 +84,7 @@ async fn each_call_uses_the_account_of_its_own_caller() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_an_own_account_nothing_is_sent() {
     for behaviour in eras() {
-        let stage = connected(behaviour).await;
+        let stage = Stage::connected(behaviour).await;
         let rig = stage.rig();
         rig.ready().await;
         let before = stage.server.arrived("/mcp").len();
@@ -145,7 +133,7 @@ async fn tools_are_listed_with_the_account_of_the_tenant() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rejected_token_is_renewed_once() {
     for behaviour in eras() {
-        let stage = connected(behaviour).await;
+        let stage = Stage::connected(behaviour).await;
         let rig = stage.rig();
         rig.ready().await;
         call(&rig, "ann", "whoami").await.unwrap();
@@ -184,7 +172,7 @@ async fn a_rejected_token_is_renewed_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_scope_requires_a_new_consent() {
     for behaviour in eras() {
-        let mut stage = connected(behaviour).await;
+        let mut stage = Stage::connected(behaviour).await;
         let rig = stage.rig();
         rig.ready().await;
         let failed = call(&rig, "ann", "admin").await.unwrap_err();

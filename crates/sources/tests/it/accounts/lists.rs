@@ -4,27 +4,18 @@ use std::collections::HashSet;
 
 use toolcrib_core::{
     call::UpstreamError,
-    credential::{AccountOf, CredentialNeed, Owner},
+    credential::{AccountOf, CredentialNeed},
 };
 use toolcrib_testkit::upstream::OAuthBehaviour;
 
-use super::{Stage, call, person, tenant};
+use super::{Stage, call, eras, tenant};
 use crate::rig::Rig;
 
 fn behaviours() -> [OAuthBehaviour; 2] {
-    [false, true].map(|has_sessions| OAuthBehaviour {
-        has_sessions,
+    eras().map(|behaviour| OAuthBehaviour {
         hides: vec![("ann".to_owned(), "admin".to_owned())],
-        ..OAuthBehaviour::default()
+        ..behaviour
     })
-}
-
-async fn connected(behaviour: OAuthBehaviour) -> Stage {
-    let stage = Stage::new(behaviour);
-    stage.connect(Owner::tenant(tenant()), "robot").await;
-    stage.connect(person("ann"), "ann").await;
-    stage.connect(person("bob"), "bob").await;
-    stage
 }
 
 async fn list_of(rig: &Rig, principal: &str) -> Result<HashSet<String>, UpstreamError> {
@@ -42,7 +33,7 @@ fn names(all: &[&str]) -> HashSet<String> {
 async fn each_account_has_its_own_list() {
     for behaviour in behaviours() {
         let has_sessions = behaviour.has_sessions;
-        let stage = connected(behaviour).await;
+        let stage = Stage::connected(behaviour).await;
         let rig = stage.rig();
         rig.ready().await;
         assert_eq!(list_of(&rig, "ann").await.unwrap(), names(&["whoami"]));
@@ -73,7 +64,7 @@ async fn a_refused_list_concerns_its_own_account() {
     for status in [401, 403, 500] {
         for behaviour in behaviours() {
             let refuses_lists = Some(("ann".to_owned(), status));
-            let stage = connected(OAuthBehaviour { refuses_lists, ..behaviour }).await;
+            let stage = Stage::connected(OAuthBehaviour { refuses_lists, ..behaviour }).await;
             let rig = stage.rig();
             rig.ready().await;
             for _ in 0..3 {
@@ -92,7 +83,7 @@ async fn a_refused_list_concerns_its_own_account() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_beyond_the_limits_is_an_error() {
-    let mut stage = connected(OAuthBehaviour::default()).await;
+    let mut stage = Stage::connected(OAuthBehaviour::default()).await;
     stage.spec.limits.max_tools = 1;
     let rig = stage.rig();
     rig.ready().await;

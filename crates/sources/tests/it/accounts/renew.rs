@@ -165,6 +165,6 @@ async fn a_renewal_completes_without_its_caller() {
     rig.source.close().await;
     let grant = stage.grant(person("ann")).await.unwrap();
     let renewed = u64::try_from(stage.renewals()).unwrap();
-    assert_eq!(grant.revision, 1 + renewed, "what was issued is stored");
+    assert_eq!(grant.revision, 1 + renewed, "each issued token is stored");
     assert_eq!(stage.server.replays(), 0);
 }
