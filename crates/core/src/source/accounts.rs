@@ -71,7 +71,7 @@ pub struct AuthorizationResponse {
 /// a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AccountError {
-    /// The upstream or its authorization server does not do what is needed. The same next time.
+    /// The upstream or its authorization server lacks something. Trying again does not help.
     #[error("{0}")]
     Unsupported(String),
     /// There is no answer, or it is unusable now.

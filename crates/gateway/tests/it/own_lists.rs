@@ -108,7 +108,7 @@ impl Stage {
 #[tokio::test]
 async fn a_caller_is_offered_what_its_own_account_has_too() {
     let stage = Stage::new().await;
-    // The account has a tool that is not the tenant's.
+    // The account has another tool than the tenant.
     stage.own("ann", &["echo", "more"]);
     stage.own("bob", &["extra"]);
     stage.sees(&ann(), &ALL).await;

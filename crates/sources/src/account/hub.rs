@@ -67,13 +67,13 @@ impl Hub {
         self.reaches.lock().get(source).cloned().unwrap_or_default()
     }
 
-    /// Tells the sources that a grant is no longer used.
+    /// Tells the sources about a removed grant.
     pub(crate) fn removed(&self, grant: &CredentialId) {
         // No source has to listen.
         self.removals.send(grant.clone()).ok();
     }
 
-    /// The grants that are removed from now on.
+    /// The ids of grants, from now on, when they are removed.
     pub(crate) fn removals(&self) -> broadcast::Receiver<CredentialId> {
         self.removals.subscribe()
     }
