@@ -17,6 +17,8 @@ pub(crate) enum MeasuredServer {
     /// With one more source, and the strict or the relaxed log.
     Source(SourceKind, Durability),
     Pack,
+    /// With a source to which callers connect accounts, and the relaxed log.
+    Account,
     Crowd,
     /// A gateway of another project, by its name.
     Peer(Arc<str>),
@@ -96,6 +98,7 @@ impl fmt::Display for MeasuredServer {
                 return write!(f, "toolcrib{}, and {kind}", durability.suffix());
             }
             Self::Pack => "toolcrib, relaxed log, pack",
+            Self::Account => "toolcrib, relaxed log, account",
             Self::Crowd => "toolcrib, 10 000 keys of 500 roles",
             Self::Peer(name) => name,
         })

@@ -21,6 +21,7 @@ use crate::terminal::say;
 
 /// Rows with a separate server.
 const PACK_ROW: &str = "MCP tools/call of a pack";
+const ACCOUNT_ROW: &str = "MCP tools/call with the caller's account, against a header";
 const CROWD_ROW: &str = "GET /v1/tools, each of 10 000 keys";
 const SOURCES: [(SourceKind, &str); 3] = [
     (SourceKind::Stdio, "MCP tools/call of a stdio upstream"),
@@ -77,6 +78,17 @@ impl Bench {
                     bench.subjects.insert(MeasuredServer::Pack, pack);
                 }
                 Err(error) => bench.leave_out(PACK_ROW, &error)?,
+            }
+        }
+        if options.selects(ACCOUNT_ROW) {
+            match Subject::with_account(program, limits.upstream.address, folder).await {
+                Ok(account) => {
+                    let limit = (MeasuredServer::Account, account.header_call());
+                    let shot = Ok(account.account_call());
+                    bench.add(ACCOUNT_ROW, MeasuredServer::Account, shot, limit, 0.0);
+                    bench.subjects.insert(MeasuredServer::Account, account);
+                }
+                Err(error) => bench.leave_out(ACCOUNT_ROW, &error)?,
             }
         }
         if options.selects(CROWD_ROW) {

@@ -1,5 +1,7 @@
 //! The requests of a running toolcrib in front of the bench upstream, in every dialect.
 
+mod account;
+
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -57,11 +59,14 @@ pub(crate) struct Subject {
 }
 
 /// The configuration of a subject.
+#[derive(Default)]
 struct Settings {
     sources: Vec<String>,
     /// The number of tools of the sources.
     tools: usize,
     roles: usize,
+    /// The MCP server of a source to which callers connect accounts.
+    accounts: Option<SocketAddr>,
     /// The parts that it shares with other servers.
     shared: Option<SharedServices>,
 }
@@ -91,8 +96,7 @@ impl Subject {
         upstream: SocketAddr,
         folder: &Path,
     ) -> Result<Self> {
-        let settings =
-            Settings { sources: vec![source_at(upstream)], tools: TOOLS, roles: 0, shared: None };
+        let settings = Settings::over(vec![source_at(upstream)], TOOLS);
         Self::start_with(program, durability, durability, &settings, folder).await
     }
 
@@ -102,12 +106,8 @@ impl Subject {
         upstream: SocketAddr,
         folder: &Path,
     ) -> Result<Self> {
-        let settings = Settings {
-            sources: vec![source_at(upstream)],
-            tools: TOOLS,
-            roles: ROLES,
-            shared: None,
-        };
+        let settings =
+            Settings { roles: ROLES, ..Settings::over(vec![source_at(upstream)], TOOLS) };
         let mut subject = Self::start_with(program, "crowd", "strict", &settings, folder).await?;
         let mut makers = JoinSet::new();
         for maker in 0..MAKERS {
@@ -129,8 +129,7 @@ impl Subject {
         tenants: usize,
         (upstream, folder): (SocketAddr, &Path),
     ) -> Result<Self> {
-        let settings =
-            Settings { sources: vec![source_at(upstream)], tools: TOOLS, roles: 0, shared };
+        let settings = Settings { shared, ..Settings::over(vec![source_at(upstream)], TOOLS) };
         let mut subject = Self::start_with(program, name, "strict", &settings, folder).await?;
         let config = folder.join(format!("{name}.toml"));
         for tenant in 0..tenants {
@@ -143,8 +142,7 @@ impl Subject {
     /// Starts `program` with its bundled pack as its only source.
     pub(crate) async fn with_pack(program: &Path, folder: &Path) -> Result<Self> {
         let source = format!("id = \"pack\"\nkind = \"node-pack\"\npack = \"{PACK}\"");
-        let settings =
-            Settings { sources: vec![source], tools: PACK_TOOLS, roles: 0, shared: None };
+        let settings = Settings::over(vec![source], PACK_TOOLS);
         Self::start_with(program, "pack", "relaxed", &settings, folder).await
     }
 
@@ -158,7 +156,7 @@ impl Subject {
     ) -> Result<Self> {
         let (source, tools) = kind.write(upstream, folder)?;
         let sources = vec![source_at(upstream), source];
-        let settings = Settings { sources, tools: TOOLS + tools, roles: 0, shared: None };
+        let settings = Settings::over(sources, TOOLS + tools);
         let name = format!("{}-{durability}", kind.id());
         Self::start_with(program, &name, durability, &settings, folder).await
     }
@@ -340,6 +338,14 @@ impl Subject {
     }
 }
 
+// === impl Settings ===
+
+impl Settings {
+    fn over(sources: Vec<String>, tools: usize) -> Self {
+        Self { sources, tools, ..Self::default() }
+    }
+}
+
 // === impl SourceKind ===
 
 /// The kinds of sources other than an MCP server over HTTP.
@@ -508,15 +514,17 @@ fn configuration(durability: &str, settings: &Settings, data: &Path) -> String {
         })
         .collect();
     let sources: String = settings.sources.iter().map(|source| sourced(source)).collect();
+    let accounts = settings.accounts.map(account::Configuration::at).unwrap_or_default();
     let place = match &settings.shared {
         Some(shared) => shared.configuration(durability),
         None => format!(
-            "[store]\nurl = \"sqlite:{}\"\n\n[record]\ndurability = \"{durability}\"\n\n\
+            "[store]\nurl = \"sqlite:{}\"\n{}\n[record]\ndurability = \"{durability}\"\n\n\
              [gate]\nrate = \"off\"\n",
-            data.join("toolcrib.db").display()
+            data.join("toolcrib.db").display(),
+            accounts.store
         ),
     };
-    format!("{place}\n{roles}{sources}")
+    format!("{place}\n{roles}{sources}{}", accounts.rest)
 }
 
 impl SharedServices {

@@ -2,7 +2,8 @@
 //!
 //! It supports 2026-07-28 and the handshake of 2025-11-25 without sessions, so that a gateway may
 //! choose. `echo` returns its argument `text`; every other tool returns the same. It serves the same
-//! tools over stdio, and over HTTP a service that returns the body of a request.
+//! tools over stdio, and over HTTP a service that returns the body of a request. Its token endpoint
+//! accepts every code.
 
 use std::borrow::Cow;
 use std::io::{BufRead, Write};
@@ -31,6 +32,9 @@ pub(crate) const ECHO: &str = "echo";
 pub(crate) const ECHO_PATH: &str = "/api/echo";
 
 const PARAMETERS: usize = 3;
+
+/// The answer of the token endpoint to every code.
+const TOKEN: &str = r#"{"access_token":"bench","token_type":"Bearer","expires_in":86400}"#;
 
 const JSON: [(HeaderName, &str); 1] = [(CONTENT_TYPE, "application/json")];
 
@@ -89,7 +93,9 @@ impl ConstantResults {
 pub(crate) async fn serve() -> Result<()> {
     let mcp = post(answer).with_state(Arc::new(ConstantResults::new()));
     let service = post(async |body: Bytes| (JSON, body));
-    listen(Router::new().route("/mcp", mcp).route(ECHO_PATH, service)).await
+    let token = post(async || (JSON, TOKEN));
+    let router = Router::new().route("/mcp", mcp).route(ECHO_PATH, service);
+    listen(router.route("/token", token)).await
 }
 
 /// Serves the caller of this program until stdin is closed.

@@ -238,6 +238,12 @@ impl AccountQuery {
         let place = GrantPlace { owner: account.owner(tenant, principal), source: source.clone() };
         Ok(Some(Self { place, account: Arc::clone(account), url }))
     }
+
+    /// For the requests of a source itself.
+    fn of_tenant(source: &SourceId, account: &Arc<AccountSpec>, url: &Url) -> Self {
+        let place = GrantPlace { owner: account.tenant_owner(), source: source.clone() };
+        Self { place, account: Arc::clone(account), url: url.clone() }
+    }
 }
 
 fn address(destination: &str) -> Result<Url, CredentialRefusal> {
@@ -316,6 +322,18 @@ impl SourceCredential {
                 continue;
             }
             return Ok((credential.echoes(), answer));
+        }
+    }
+
+    /// Notes that the account of the tenant lacks scopes for a request of the source itself, so that
+    /// an administrator is asked to consent to them.
+    pub(crate) async fn tenant_lacks(&self, asked: &[String], url: &Url) {
+        let Named::Account(source, account) = &self.named else { return };
+        let query = AccountQuery::of_tenant(source, account, url);
+        let grants = &self.credentials.grants;
+        // Otherwise the next attempt to connect says what is wrong with the account.
+        if let Ok((grant, _)) = grants.load(&query).await {
+            grants.needs_scopes(&query, &grant.id, asked).await.ok();
         }
     }
 
@@ -421,9 +439,7 @@ impl SourceCredential {
             }
             // Nor is the account of a single caller.
             Named::Account(source, account) => {
-                let (owner, source) = (account.tenant_owner(), source.clone());
-                let place = GrantPlace { owner, source };
-                let query = AccountQuery { place, account: Arc::clone(account), url: url.clone() };
+                let query = AccountQuery::of_tenant(source, account, url);
                 self.credentials.grants.prepare(&query).await
             }
         };

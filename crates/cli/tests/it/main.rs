@@ -53,6 +53,7 @@ mod record;
 mod refusals;
 mod reload;
 mod remote;
+mod renewals;
 mod replicas;
 mod retention;
 mod sandbox;

@@ -180,20 +180,6 @@ impl Client {
         }
         request.header(header, value).send().await.unwrap()
     }
-
-    /// Connects an account, and leaves the browser's part to `accounts`.
-    async fn connect(&self, accounts: &OAuthServer, wanted: &Value) {
-        let begun = self.post("/v1/connections/begin", "authorization", wanted).await;
-        let cookie = begun.headers()["set-cookie"].to_str().unwrap();
-        let cookie = cookie.split(';').next().unwrap().to_owned();
-        let begun: Value = begun.json().await.unwrap();
-        let mut body = json!(accounts.consent(begun["address"].as_str().unwrap()));
-        body["source"] = json!("mine");
-        let request = self.http.post(format!("{}/v1/connections/finish", self.url));
-        let request = request.bearer_auth(&self.key).header("cookie", cookie).json(&body);
-        let finished = request.send().await.unwrap();
-        assert_eq!(finished.status(), 200, "{}", finished.text().await.unwrap());
-    }
 }
 
 #[tokio::test]
@@ -206,7 +192,7 @@ async fn the_callers_own_key_is_sent_to_no_upstream() {
     let server = Server::of(toolcrib(dir).arg("serve").env("TOOLCRIB_KEY", &key));
     let (client, caller) = (Client::of(&server, &key), server.caller(Some(&key)));
     for wanted in [json!({ "source": "mine", "tenant": true }), json!({ "source": "mine" })] {
-        client.connect(&upstreams.accounts, &wanted).await;
+        caller.connect(&upstreams.accounts, &wanted).await;
     }
     let tools = TOOLS.iter().chain(&["flows__all"]);
     let wanted: BTreeSet<String> = tools.map(|&tool| tool.to_owned()).collect();

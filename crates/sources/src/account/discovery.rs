@@ -13,7 +13,10 @@ use toolcrib_core::{
     egress::EgressTrail,
     source::{AccountError, SourceSpec, UpstreamSpec},
 };
-use toolcrib_mcp::{header as mcp_header, message, method, revision::LATEST_LEGACY};
+use toolcrib_mcp::{
+    header as mcp_header, message, meta, method,
+    revision::{LATEST_LEGACY, MODERN},
+};
 use toolcrib_oauth::{
     challenge::{self, BearerChallenge},
     metadata::{Metadata, authorization_server_locations, is_private_enough},
@@ -156,18 +159,37 @@ impl Discovery<'_> {
         Ok(Lead { issuers, resource: None, scopes: challenge.scopes })
     }
 
-    /// Sends a request without credentials, to get the challenge of the service.
+    /// Sends requests without credentials, to get the challenge of the service: a handshake, and the
+    /// request for a list, because a service can permit the former.
     async fn challenge(&self, service: &Url) -> Option<BearerChallenge> {
+        let client = json!({ "name": "toolcrib", "version": env!("CARGO_PKG_VERSION") });
+        let params = json!({
+            "protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": &client,
+        });
+        let mut handshake = OutgoingRequest::new(Method::POST, service.clone());
+        handshake.body = Some(message::request(1, method::INITIALIZE, &params).into());
+        let about = json!({
+            (meta::PROTOCOL_VERSION): MODERN,
+            (meta::CLIENT_CAPABILITIES): {},
+            (meta::CLIENT_INFO): client,
+        });
+        let params = json!({ (meta::META): about });
+        let mut list = OutgoingRequest::new(Method::POST, service.clone());
+        let (version, name) = (mcp_header::PROTOCOL_VERSION, mcp_header::METHOD);
+        list.headers.insert(version, HeaderValue::from_static(MODERN));
+        list.headers.insert(name, HeaderValue::from_static(method::LIST_TOOLS));
+        list.body = Some(message::request(2, method::LIST_TOOLS, &params).into());
+        match self.challenge_of(handshake).await {
+            None => self.challenge_of(list).await,
+            found => found,
+        }
+    }
+
+    async fn challenge_of(&self, mut request: OutgoingRequest) -> Option<BearerChallenge> {
         let egress = self.network.egress(self.reach.guard()).ok()?;
-        let mut request = OutgoingRequest::new(Method::POST, service.clone());
         let json = HeaderValue::from_static("application/json");
         request.headers.insert(header::CONTENT_TYPE, json);
         request.headers.insert(header::ACCEPT, mcp_header::ACCEPT_BOTH);
-        let client = json!({ "name": "toolcrib", "version": env!("CARGO_PKG_VERSION") });
-        let params = json!({
-            "protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": client,
-        });
-        request.body = Some(message::request(1, method::INITIALIZE, &params).into());
         let trail = EgressTrail::default();
         let sent = tokio::time::timeout(CHALLENGE_PATIENCE, egress.send(request, &trail)).await;
         let answer = sent.ok()?.inspect_err(|error| self.note(&error.to_string())).ok()?;

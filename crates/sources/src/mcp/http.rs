@@ -377,7 +377,14 @@ impl Http {
             (Some(credential), None) => credential.connect(&mut request, trail).await?,
             (None, _) => {}
         }
-        egress.send(request, trail).await.map_err(|error| self.failed(error))
+        let answer = egress.send(request, trail).await.map_err(|error| self.failed(error))?;
+        if let (Some(credential), None) = (credential, resolved)
+            && let Some(TokenDenial::MissingScopes(asked)) =
+                TokenDenial::read(answer.status(), answer.headers())
+        {
+            credential.tenant_lacks(&asked, endpoint.url()).await;
+        }
+        Ok(answer)
     }
 
     async fn body(&self, answer: Answer) -> Result<Vec<u8>, Failure> {

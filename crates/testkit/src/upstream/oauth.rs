@@ -28,7 +28,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, sync::watch};
 use tower::ServiceExt as _;
 use url::form_urlencoded;
 
@@ -61,10 +61,14 @@ pub struct OAuthBehaviour {
     pub rejects: String,
     /// The tools that lists leave out, each with its account.
     pub hides: Vec<(String, String)>,
+    /// Whether the list of tools needs the scope `admin`.
+    pub limits_lists: bool,
     /// The account to which lists are refused, with this status.
     pub refuses_lists: Option<(String, u16)>,
     /// The lifetime of access tokens, in seconds; 0 says none.
     pub lifetime: u64,
+    /// Whether tokens are issued with a lifetime of 0, so that each call renews them.
+    pub ends_at_once: bool,
     /// How the provider differs from the specifications.
     pub dialect: Dialect,
     /// The answer of the token endpoint, in place of its own.
@@ -97,6 +101,8 @@ pub struct OAuthServer {
 struct Shared {
     origin: String,
     state: Mutex<Server>,
+    /// Whether the answers of the token endpoint wait.
+    holds: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -151,8 +157,10 @@ impl Default for OAuthBehaviour {
             has_sessions: false,
             rejects: String::new(),
             hides: Vec::new(),
+            limits_lists: false,
             refuses_lists: None,
             lifetime: 3_600,
+            ends_at_once: false,
             dialect: Dialect::default(),
             token_answer: None,
             metadata_answer: None,
@@ -169,13 +177,14 @@ impl OAuthServer {
         let paths = behaviour.dialect.paths;
         let state = Server { behaviour, account: "ann".to_owned(), ..Server::default() };
         let origin = format!("http://{address}");
-        let shared = Arc::new(Shared { origin, state: Mutex::new(state) });
+        let (state, holds) = (Mutex::new(state), watch::Sender::new(false));
+        let shared = Arc::new(Shared { origin, state, holds });
         let router = Router::new()
             .route("/mcp", any(mcp))
             .route("/whoami", get(whoami))
             .route("/register", post(register))
             .route("/authorize", get(authorize))
-            .route("/token", post(token))
+            .route("/token", post(held_token))
             .route("/revoke", post(revoke))
             .route("/.well-known/{*rest}", get(metadata))
             .fallback(get(other_metadata))
@@ -233,6 +242,11 @@ impl OAuthServer {
     /// Forgets all registered clients.
     pub fn forget_clients(&self) {
         self.shared.state.lock().clients.clear();
+    }
+
+    /// Lets the answers of the token endpoint wait from now on, or sends them.
+    pub fn hold_tokens(&self, holds: bool) {
+        self.shared.holds.send_replace(holds);
     }
 
     /// Rejects the present access tokens.
@@ -362,7 +376,9 @@ impl Server {
             self.refresh.insert(refresh.clone(), fresh);
             answer["refresh_token"] = json!(refresh);
         }
-        if self.behaviour.lifetime > 0 {
+        if self.behaviour.ends_at_once {
+            answer["expires_in"] = json!(0);
+        } else if self.behaviour.lifetime > 0 {
             answer["expires_in"] = json!(self.behaviour.lifetime);
         }
         let claims = json!({ "email": format!("{}@service.example", token.account) });
@@ -517,6 +533,13 @@ fn form(body: &str) -> BTreeMap<String, String> {
     form_urlencoded::parse(body.as_bytes()).into_owned().collect()
 }
 
+async fn held_token(app: App, headers: HeaderMap, body: String) -> Response {
+    let mut holds = app.0.holds.subscribe();
+    let answer = token(app, headers, body).await;
+    holds.wait_for(|holds| !holds).await.ok();
+    answer
+}
+
 async fn token(State(shared): App, headers: HeaderMap, body: String) -> Response {
     let form = form(&body);
     shared.record(&Method::POST, "/token", &HeaderMap::new(), json!(form).to_string().as_bytes());
@@ -631,8 +654,14 @@ async fn mcp(State(shared): App, method: Method, headers: HeaderMap, body: Bytes
             return StatusCode::OK.into_response();
         }
     }
+    let lacks_admin = || {
+        let value = "Bearer error=\"insufficient_scope\", scope=\"admin\"";
+        (StatusCode::FORBIDDEN, [(header::WWW_AUTHENTICATE, value)]).into_response()
+    };
+    let has_admin = token.scopes.iter().any(|it| it == "admin");
     let schema = json!({ "type": "object" });
     match name {
+        "tools/list" if !has_admin && shared.state.lock().behaviour.limits_lists => lacks_admin(),
         "server/discover" => result(json!({
             "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} },
             "ttlMs": 0, "cacheScope": "private",
@@ -656,11 +685,8 @@ async fn mcp(State(shared): App, method: Method, headers: HeaderMap, body: Bytes
             result(json!({ "tools": tools, "ttlMs": 0, "cacheScope": "private" }))
         }
         "tools/call" => {
-            if request["params"]["name"] == "admin" && !token.scopes.iter().any(|it| it == "admin")
-            {
-                let value = "Bearer error=\"insufficient_scope\", scope=\"admin\"";
-                return (StatusCode::FORBIDDEN, [(header::WWW_AUTHENTICATE, value)])
-                    .into_response();
+            if request["params"]["name"] == "admin" && !has_admin {
+                return lacks_admin();
             }
             let content = json!([{ "type": "text", "text": token.account }]);
             result(json!({ "content": content }))

@@ -3,6 +3,7 @@
 use std::sync::Once;
 
 use serde_json::{Value, json};
+use toolcrib_testkit::upstream::OAuthServer;
 
 /// A caller with or without an API key.
 #[derive(Debug, Clone)]
@@ -58,6 +59,22 @@ impl Caller {
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
         self.send(self.http.post(format!("{}{path}", self.url)).json(body)).await.unwrap()
+    }
+
+    /// Connects the account of the source that `wanted` names. `service` plays the browser's part.
+    pub(crate) async fn connect(&self, service: &OAuthServer, wanted: &Value) -> Value {
+        let request = |path: &str| self.http.post(format!("{}{path}", self.url));
+        let begin = self.with_key(request("/v1/connections/begin").json(wanted));
+        let begun = begin.send().await.unwrap();
+        let cookie = begun.headers()["set-cookie"].to_str().unwrap();
+        let cookie = cookie.split(';').next().unwrap().to_owned();
+        let begun: Value = begun.json().await.unwrap();
+        let mut body = json!(service.consent(begun["address"].as_str().unwrap()));
+        body["source"] = wanted["source"].clone();
+        let finish = request("/v1/connections/finish").header("cookie", cookie).json(&body);
+        let (status, connected) = self.send(finish).await.unwrap();
+        assert_eq!(status, 200, "{connected}");
+        connected["connection"].clone()
     }
 
     /// Calls a tool over Open Tool Calling.

@@ -193,6 +193,23 @@ async fn a_missing_scope_requires_a_new_consent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_scope_that_the_list_needs_requires_a_consent_of_the_tenant() {
+    for behaviour in eras() {
+        let stage = Stage::new(OAuthBehaviour { limits_lists: true, ..behaviour });
+        let robot = Owner::tenant(tenant());
+        stage.connect(robot.clone(), "robot").await;
+        let rig = stage.rig();
+        let detail = rig.degraded().await.detail.unwrap();
+        let terms = stage.grant(robot.clone()).await.unwrap().terms;
+        assert_eq!(terms.state, GrantState::NeedsConsent, "{detail}");
+        assert_eq!(terms.missing_scopes, ["admin"]);
+        let grant = stage.connect(robot, "robot").await;
+        assert_eq!(grant.terms.oauth2.scopes, ["read", "admin"]);
+        rig.ready().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn operations_of_a_document_use_accounts_too() {
     let folder = tempfile::tempdir().unwrap();
     let document = folder.path().join("openapi.json");
