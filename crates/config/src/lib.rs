@@ -12,6 +12,7 @@
 #![warn(missing_docs)]
 
 mod approvals;
+mod bridge;
 mod document;
 pub mod edit;
 mod error;
@@ -85,6 +86,7 @@ use self::{
 };
 
 pub use approvals::{ApprovalsConfig, WebhookConfig};
+pub use bridge::{BridgeClientConfig, BridgeConfig};
 pub use error::{ConfigError, LinePosition, Problem};
 pub use gate::{AnonymousConfig, DeniedCalls, GateConfig};
 pub use limits::{LimitPlace, OnOutage, SharedLimits};
@@ -206,6 +208,8 @@ pub struct Config {
     pub otc_jwt: Option<SharedJwtConfig>,
     /// Issuers whose signed tokens are credentials.
     pub issuers: Vec<JwtConfig>,
+    /// The authorization server for MCP clients, if there is one.
+    pub bridge: Option<BridgeConfig>,
     /// Open eXecution Protocol.
     pub oxp: OxpConfig,
     /// Explorer.
@@ -346,8 +350,11 @@ impl Resolver<'_> {
         let (toolsets, inline_refs) = (typed.toolset.0.into_iter(), typed.mcp.inline_refs);
         let store = self.store(typed.store);
         let server = self.server(typed.server);
-        let resource =
-            typed.auth.resource.and_then(|resource| self.resource(resource, server.tls.is_some()));
+        let issuers = self.issuers(typed.auth.jwt, otc_jwt.is_some());
+        let public_url = server.public_url.as_deref();
+        let bridge = typed.auth.bridge.and_then(|it| self.bridge(it, public_url, &issuers));
+        let own_issuer = bridge.as_ref().map(|bridge| bridge.own_issuer.as_str());
+        let resource = self.resource(typed.auth.resource, own_issuer, server.tls.is_some());
         Config {
             server,
             record: self.record(typed.record, store.is_shared()),
@@ -364,7 +371,8 @@ impl Resolver<'_> {
             anonymous: typed.anonymous,
             openwop: typed.openwop,
             otc: MountConfig { auth: typed.otc.auth },
-            issuers: self.issuers(typed.auth.jwt, otc_jwt.is_some()),
+            issuers,
+            bridge,
             otc_jwt,
             oxp: typed.oxp,
             explorer: typed.explorer,

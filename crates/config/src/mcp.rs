@@ -53,7 +53,8 @@ pub struct McpConfig {
 pub struct ResourceConfig {
     /// Address of `/mcp` as clients see it.
     pub resource: String,
-    /// Addresses of the authorization servers.
+    /// Addresses of the authorization servers. With `[auth.bridge]`, this server is the first.
+    #[serde(default)]
     pub authorization_servers: Vec<String>,
     /// Scopes that clients should request. The scopes of tools are never published.
     #[serde(default)]
@@ -79,13 +80,31 @@ impl Default for McpConfig {
 }
 
 impl Resolver<'_> {
-    /// Resolves the information for OAuth clients. With TLS, its address must be https.
+    /// Resolves the information for OAuth clients. With TLS, its address must be https. A server with
+    /// the issuer `own` is a resource without any settings.
     pub(super) fn resource(
         &mut self,
-        typed: ResourceConfig,
+        typed: Option<ResourceConfig>,
+        own: Option<&str>,
         has_tls: bool,
     ) -> Option<ResourceConfig> {
         let key = "auth.resource.authorization_servers";
+        let of_bridge = |own| ResourceConfig {
+            resource: format!("{own}/mcp"),
+            authorization_servers: Vec::new(),
+            scopes: Vec::new(),
+        };
+        let mut typed = typed.or_else(|| own.map(of_bridge))?;
+        if let Some(own) = own {
+            typed.authorization_servers.retain(|server| server != own);
+            typed.authorization_servers.insert(0, own.to_owned());
+            let rest = typed.resource.strip_prefix(own);
+            if !rest.is_some_and(|rest| matches!(rest.trim_end_matches('/'), "" | "/mcp")) {
+                let message = "expected `[server] public_url` or its `/mcp`, because tokens of \
+                               `[auth.bridge]` are for it";
+                self.complain("auth.resource.resource", message);
+            }
+        }
         if typed.authorization_servers.is_empty() {
             let message = "expected at least one issuer such as \"https://id.example.com\"";
             self.complain(key, message);

@@ -29,6 +29,7 @@ impl Config {
             anonymous: _,
             otc_jwt: _,
             issuers: _,
+            bridge: _,
             toolsets: _,
             // These are no settings of the file.
             protection: _,

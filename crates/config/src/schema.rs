@@ -137,7 +137,6 @@ fn more() -> Vec<(&'static str, Value)> {
         ("/$defs/Metrics/properties/tools/anyOf/0", json!({ "maximum": 10_000 })),
         ("/$defs/Metrics/properties/tenants/anyOf/0", json!({ "maximum": 1_000 })),
         ("/$defs/JwtConfig/properties/audiences", json!({ "minItems": 1 })),
-        ("/$defs/ResourceConfig/properties/authorization_servers", json!({ "minItems": 1 })),
         ("/$defs/BreakerConfig/properties/failures", json!({ "minimum": 2, "maximum": 100 })),
         ("/$defs/ExplorerConfig/properties/prefix", json!({ "pattern": "^(/[A-Za-z0-9_-]+)+$" })),
         (

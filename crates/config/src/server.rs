@@ -308,8 +308,8 @@ const MAX_SESSION_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// The paths of the other surfaces. They are reserved even where a surface is off, so that enabling
 /// it moves no page.
 const TAKEN: &[&str] = &[
-    "/connect", "/health", "/livez", "/mcp", "/metrics", "/otc", "/oxp", "/readyz", "/runs",
-    "/schemas", "/tools", "/v1",
+    "/connect", "/health", "/livez", "/mcp", "/metrics", "/oauth", "/otc", "/oxp", "/readyz",
+    "/runs", "/schemas", "/tools", "/v1",
 ];
 
 fn check_prefix(prefix: &str) -> Result<(), &'static str> {

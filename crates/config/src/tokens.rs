@@ -15,6 +15,7 @@ use toolcrib_oauth::{authorization::is_reserved, metadata::is_private_enough, sc
 use url::Url;
 
 use super::{
+    bridge::Bridge,
     mcp::ResourceConfig,
     resolver::{Resolver, is_plain},
     secret::Value,
@@ -35,6 +36,8 @@ const MIN_SECRET: usize = 32;
 pub(super) struct Authentication {
     /// Information for OAuth clients.
     pub(super) resource: Option<ResourceConfig>,
+    /// The authorization server for MCP clients.
+    pub(super) bridge: Option<Bridge>,
     /// Issuers of tokens; one table or several.
     #[schemars(with = "Vec<JwtConfig>")]
     pub(super) jwt: OneOrMore<JwtConfig>,

@@ -4,6 +4,7 @@
 
 mod account;
 mod approval;
+mod client;
 mod filter;
 mod key;
 mod pin;
@@ -28,6 +29,7 @@ pub use self::{
         ApprovalGranted, ApprovalOverridden, ApprovalRejected, GateData, InterruptKind,
         InterruptRequested, QuorumProgress,
     },
+    client::{ClientEnd, ClientSignedIn, ClientSignedOut, ClientWay},
     filter::{
         Condition, EventFilter, Fact, InvalidFilter, MAX_TERMS, RunTime, StatusFilter, Term,
         TextPattern, Word,
@@ -167,6 +169,10 @@ event_types! {
     AccountDisconnected = "account.disconnected",
     /// A service no longer accepts an account. Recorded once per grant and server.
     AccountRefused = "account.refused",
+    /// A client may act for a person from now on. Durable before it gets a code or a token.
+    ClientSignedIn = "client.signed-in",
+    /// A client may no longer act for a person, before the grant expired.
+    ClientSignedOut = "client.signed-out",
 }
 
 /// Payload of `agent.toolCalled`.
@@ -410,6 +416,8 @@ impl EventBody {
             Self::AccountConnected(connected) => Some(&connected.principal),
             Self::AccountDisconnected(disconnected) => Some(&disconnected.principal),
             Self::AccountRefused(refused) => Some(&refused.principal),
+            Self::ClientSignedIn(started) => Some(&started.principal),
+            Self::ClientSignedOut(ended) => ended.by.as_ref().or(Some(&ended.principal)),
             Self::ToolReturned(_)
             | Self::ToolPinDrifted(_)
             | Self::EgressDecided(_)

@@ -58,6 +58,15 @@ pub trait KeySetSource: Send + Sync + 'static {
     /// bytes.
     async fn fetch(&self, wanted: DocumentRequest<'_>) -> Result<Vec<u8>, FetchError>;
 
+    /// Fetches the document of a stranger at `url`, from a public address or one in `allow`. Requires
+    /// status 200, without a redirect, and at most `max` bytes.
+    async fn fetch_foreign(
+        &self,
+        url: &str,
+        allow: &AllowList,
+        max: usize,
+    ) -> Result<Vec<u8>, FetchError>;
+
     /// Sends `form` to a token endpoint. A redirect is not followed.
     async fn send_form(
         &self,

@@ -43,11 +43,13 @@ pub struct KeyRecord {
     /// Principals of its tenant that have handled its text, or that of a key it was created with.
     /// Empty when the operator created it.
     pub makers: Vec<PrincipalId>,
-    /// Present if this is a browser session instead of a key. A session itself has no roles and scopes.
+    /// Present if this is a browser session or an access token of a client instead of a key. Both
+    /// have no roles and scopes themselves.
     pub session: Option<SessionCredential>,
 }
 
-/// The credential that a browser session represents. The session is valid only while it is.
+/// The credential that a browser session or an access token represents. It is valid only while the
+/// credential is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SessionCredential {
@@ -55,6 +57,19 @@ pub enum SessionCredential {
     Key(KeyId),
     /// A token of an issuer.
     Token(Arc<Token>),
+    /// Not a session, but an access token of the client in the token.
+    Access(Arc<Token>),
+}
+
+impl KeyRecord {
+    /// Whether this is a browser session.
+    pub fn is_session(&self) -> bool {
+        use SessionCredential::{Access, Key, Token};
+        match self.session {
+            Some(Key(_) | Token(_)) => true,
+            Some(Access(_)) | None => false,
+        }
+    }
 }
 
 /// How long an expired session stays in the store. More than the clocks of two servers can differ.
@@ -77,7 +92,7 @@ pub enum KeyRotation {
 /// API keys.
 #[async_trait]
 pub trait KeyStore: Send + Sync + 'static {
-    /// Stores a new key. With a session, also deletes the sessions that expired more than
+    /// Stores a new key. With a session or an access token, also deletes those that expired more than
     /// [`SESSION_ROWS_KEPT`] before it was created: by then they have expired by the clock of every
     /// server. Fails with [`StoreError::Conflict`] if the id or the digest exists.
     async fn insert(&self, key: KeyRecord) -> Result<(), StoreError>;

@@ -14,6 +14,7 @@
 pub mod approval;
 pub mod arguments;
 pub mod authorize;
+pub mod bridge;
 pub mod budget;
 pub mod call;
 pub mod canonical;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::Timestamp,
-    id::{KeyId, PrincipalId, TenantId},
+    id::{CredentialId, KeyId, PrincipalId, TenantId},
     scope::{Grant, ScopeSet},
 };
 
@@ -90,7 +90,8 @@ impl fmt::Display for PrincipalKey {
 pub enum AuthMethod {
     /// A stored API key.
     ApiKey(KeyId),
-    /// A signed token of an issuer that the configuration trusts.
+    /// A signed token of an issuer that the configuration trusts, or an access token that a client got
+    /// here after such a token.
     Jwt(Arc<Token>),
     /// No credentials; only the scopes of `[anonymous]` apply.
     Anonymous,
@@ -104,6 +105,14 @@ impl AuthMethod {
         match self {
             Self::ApiKey(key) => Some(key),
             Self::Jwt(_) | Self::Anonymous | Self::Operator => None,
+        }
+    }
+
+    /// The client that acts for the person, if it has an access token of this server.
+    pub fn client(&self) -> Option<&ActingClient> {
+        match self {
+            Self::Jwt(token) => token.client.as_ref(),
+            Self::ApiKey(_) | Self::Anonymous | Self::Operator => None,
         }
     }
 }
@@ -124,4 +133,29 @@ pub struct Token {
     /// Hash of the issuer's settings and of the verifying key. The token stays valid while an
     /// issuer with these settings and that key is configured.
     pub proof: [u8; 32],
+    /// The client that acts for the person, for a token that this server issued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<ActingClient>,
+}
+
+/// A client with an access token of this server's own authorization server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ActingClient {
+    /// Its id, at most 512 printable ASCII characters.
+    pub id: String,
+    /// The id of the access token, under which it can be revoked.
+    pub key: KeyId,
+    /// The grant of the access token.
+    pub grant: CredentialId,
+    /// The path that the token is for, without a `/` at its end; empty for the whole server.
+    pub path: String,
+}
+
+impl ActingClient {
+    /// Whether the token is for requests to `path`.
+    pub fn reaches(&self, path: &str) -> bool {
+        let rest = path.strip_prefix(self.path.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
 }

@@ -24,6 +24,7 @@ pub use self::{
 };
 use crate::{
     approval::ApprovalStore,
+    bridge::BridgeStore,
     clock::Timestamp,
     credential::{CredentialStore, CredentialStoreError, GrantStore},
     event::EventLog,
@@ -127,6 +128,9 @@ pub trait Storage: Send + Sync + 'static {
 
     /// The accounts that people connected, and pending authorizations.
     fn grants(&self) -> Arc<dyn GrantStore>;
+
+    /// The clients, sign-ins and grants of the authorization server for MCP clients.
+    fn bridge(&self) -> Arc<dyn BridgeStore>;
 
     /// Returns the current numbers of changes. With `seen`, waits until they differ, but at most
     /// about half a second: the reply confirms that the store can be read and that nothing else has

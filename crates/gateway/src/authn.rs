@@ -8,6 +8,7 @@
 //!
 //! The last use of a key is noted in memory and stored every [`USED_EVERY`], outside of requests.
 
+pub(crate) mod access;
 mod ceiling;
 mod claims;
 mod endpoints;
@@ -19,6 +20,8 @@ mod jws;
 mod keys;
 mod links;
 pub mod manage;
+mod proof;
+pub(crate) mod provider;
 mod roles;
 pub mod session;
 pub mod sign_in;
@@ -49,18 +52,18 @@ use toolcrib_core::{
     store::{Changes, KeyStore, Storage, StoreError},
 };
 
+pub(crate) use self::endpoints::SignInLimits;
 pub use self::givers::RoleGivers;
 pub use self::keys::{KEY_PREFIX, KeyRequest, NewKey, is_kept_for_tokens, new_key, next_key};
+pub use self::{
+    error::AuthError,
+    roles::{Rights, Roles, rights},
+};
 use self::{
-    endpoints::SignInLimits,
     issuer::{Issuer, IssuerContext},
     links::SignInLinks,
     table::{KeyEntry, KeyUpdate, Table},
     tokens::{Tokens, Verdict},
-};
-pub use self::{
-    error::AuthError,
-    roles::{Rights, Roles, rights},
 };
 use crate::{
     background::Services,
@@ -213,7 +216,7 @@ impl Authenticator {
     /// Returns the principal of the key or token `text`, without a request to an issuer or a wait for
     /// the store.
     pub fn authenticate(&self, text: &str) -> Result<Arc<Principal>, AuthError> {
-        self.inner.judge(text, AcceptedCredentials::Usual).map_err(|open| open.problem())
+        self.inner.judge(text, AcceptedCredentials::Usual, None).map_err(|open| open.problem())
     }
 
     /// Whether the store has confirmed the keys recently.
@@ -229,7 +232,27 @@ impl Authenticator {
         text: &str,
         accepted: AcceptedCredentials,
     ) -> Result<Arc<Principal>, AuthError> {
-        match self.inner.judge(text, accepted) {
+        self.identify_where(text, accepted, None).await
+    }
+
+    /// As [`identify`](Self::identify), for a request to `path`. Also accepts the access tokens of
+    /// clients that are for this path.
+    pub async fn identify_at(
+        &self,
+        text: &str,
+        accepted: AcceptedCredentials,
+        path: &str,
+    ) -> Result<Arc<Principal>, AuthError> {
+        self.identify_where(text, accepted, Some(path)).await
+    }
+
+    async fn identify_where(
+        &self,
+        text: &str,
+        accepted: AcceptedCredentials,
+        path: Option<&str>,
+    ) -> Result<Arc<Principal>, AuthError> {
+        match self.inner.judge(text, accepted, path) {
             Err(CredentialFailure::Open(issuer)) => issuer.settle().await,
             // For keys only: tokens do not depend on the store.
             Err(CredentialFailure::Refused(AuthError::Unavailable)) => {
@@ -237,7 +260,7 @@ impl Authenticator {
             }
             verdict => return verdict.map_err(|error| error.problem()),
         }
-        self.inner.judge(text, accepted).map_err(|error| error.problem())
+        self.inner.judge(text, accepted, path).map_err(|error| error.problem())
     }
 
     /// Returns `principal` with its current scopes, for long-lived connections and delayed calls.
@@ -249,6 +272,10 @@ impl Authenticator {
         if let Some(session) = &principal.session {
             self.inner.confirmation.wait().await;
             return self.inner.session_holder(|table| table.by_id(session));
+        }
+        if principal.auth.client().is_some() {
+            self.inner.confirmation.wait().await;
+            return self.confirm(principal);
         }
         if let AuthMethod::ApiKey(id) = &principal.auth {
             self.inner.confirmation.wait().await;
@@ -265,6 +292,9 @@ impl Authenticator {
                 self.inner.valid(|table| table.by_id(id)).map(|known| Arc::clone(&known.principal))
             }
             AuthMethod::Jwt(token) => {
+                if let Some(client) = &token.client {
+                    self.inner.valid(|table| table.by_id(&client.key))?;
+                }
                 let policy = self.inner.policy.load();
                 policy.tokens.renew(principal, token, &policy.roles, self.inner.clock.now())
             }
@@ -347,6 +377,7 @@ impl Inner {
         &self,
         text: &str,
         accepted: AcceptedCredentials,
+        path: Option<&str>,
     ) -> Result<Arc<Principal>, CredentialFailure> {
         if is_token(text) {
             let policy = self.policy.load();
@@ -361,7 +392,8 @@ impl Inner {
         // session alone is not a credential, whatever its text.
         let key =
             |table: &Table| table.by_digest(&digest(text)).filter(|known| !known.is_session());
-        self.holder(key).map_err(CredentialFailure::Refused)
+        let holder = self.holder(key).map_err(CredentialFailure::Refused)?;
+        self.with_rights(holder, path).map_err(CredentialFailure::Refused)
     }
 
     /// The last use of the key by this process.

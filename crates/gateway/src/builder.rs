@@ -27,6 +27,7 @@ use crate::{
     audit::Audit,
     authn::Authenticator,
     background::{BackgroundTasks, Services},
+    bridge::Bridge,
     client_sessions::ClientSessions,
     clock::SystemClock,
     connections::Connections,
@@ -250,7 +251,9 @@ impl GatewayBuilder {
         let first = Snapshot::empty(config.gate.clone(), decider);
         let snapshots = Arc::new(Snapshots::new(first, Arc::clone(&clock)));
         let audit = Arc::new(Audit::new(&services));
-        let authenticator = Authenticator::start(&services, &config, self.key_sets).await;
+        let authenticator = Authenticator::start(&services, &config, self.key_sets.clone()).await;
+        let bridge =
+            Bridge::new(services.clone(), Arc::clone(&audit), authenticator.clone(), self.key_sets);
         let shared = self.shared_limiter.map(|shared| -> Arc<dyn RateLimiter> {
             let on_outage =
                 config.limits.as_ref().map(|limits| limits.on_outage).unwrap_or_default();
@@ -321,6 +324,7 @@ impl GatewayBuilder {
             snapshots,
             audit,
             authenticator,
+            bridge,
             approvals,
             pipeline,
             workflows,
@@ -355,10 +359,13 @@ impl Inner {
         let (storage, clock) =
             (Arc::clone(&self.services.storage), Arc::clone(&self.services.clock));
         self.services.background.every("grants/sweep", GRANTS_SWEEP, move || {
-            let (grants, now) = (storage.grants(), clock.now());
+            let (grants, bridge, now) = (storage.grants(), storage.bridge(), clock.now());
             async move {
                 if let Err(error) = grants.sweep(now).await {
                     tracing::warn!(%error, "expired grants could not be removed");
+                }
+                if let Err(error) = bridge.sweep(now).await {
+                    tracing::warn!(%error, "expired grants of clients could not be removed");
                 }
             }
         });

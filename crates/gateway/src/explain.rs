@@ -56,6 +56,10 @@ pub struct Explanation {
     /// Its tenant.
     #[schemars(with = "String")]
     pub tenant: TenantId,
+    /// The id of the client that acts for it, if it came with an access token of this server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub client_id: Option<String>,
     /// Its grants, with roles resolved.
     pub grants: Vec<String>,
     /// The tool, if one was found.
@@ -330,6 +334,7 @@ fn base(who: &Principal) -> Explanation {
     Explanation {
         principal: who.id.clone(),
         tenant: who.tenant.clone(),
+        client_id: who.auth.client().map(|client| client.id.clone()),
         grants: who.scopes.iter().map(ToString::to_string).collect(),
         tool: None,
         tools: None,

@@ -19,6 +19,7 @@ use crate::{
     audit::{self, Audit, AuditTasks},
     authn::{AuthError, Authenticator},
     background::{CLOSING_TIME, Services},
+    bridge::Bridge,
     client_sessions::ClientSessions,
     ids::new_id,
     limits::quota::Quotas,
@@ -46,6 +47,7 @@ pub(crate) struct Inner {
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) audit: Arc<Audit>,
     pub(crate) authenticator: Authenticator,
+    pub(crate) bridge: Bridge,
     pub(crate) approvals: Arc<Approvals>,
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) workflows: Arc<Workflows>,
@@ -200,6 +202,11 @@ impl Gateway {
     /// The authenticator of API keys and tokens.
     pub fn authenticator(&self) -> &Authenticator {
         &self.inner.authenticator
+    }
+
+    /// The authorization server of MCP clients.
+    pub fn bridge(&self) -> &Bridge {
+        &self.inner.bridge
     }
 
     /// The counters for operators.

@@ -32,6 +32,7 @@ pub mod audit;
 pub mod authn;
 mod background;
 mod breaker;
+pub mod bridge;
 mod builder;
 pub mod client_sessions;
 pub mod clock;

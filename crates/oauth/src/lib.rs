@@ -1,5 +1,5 @@
-//! The client side of OAuth 2 and OpenID Connect, shared by sign-ins of people and by the
-//! credentials of upstreams.
+//! OAuth 2 and OpenID Connect: the client side, shared by sign-ins of people and by the credentials
+//! of upstreams, and the server side for MCP clients ([`server`]).
 //!
 //! * [`challenge`] reads the header `WWW-Authenticate` of a protected resource, and [`resource`]
 //!   finds and reads its metadata.
@@ -23,4 +23,5 @@ pub mod pkce;
 pub mod registration;
 pub mod resource;
 pub mod scopes;
+pub mod server;
 pub mod token;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use http::{HeaderValue, Method, StatusCode, header};
 use toolcrib_core::{
     credential::Secret,
-    egress::EgressTrail,
+    egress::{AllowList, EgressTrail},
     key_set::{
         DocumentRequest, FetchError, FormAnswer, KeySetSource, MAX_DOCUMENT, MAX_TOKEN_ANSWER,
         TokenForm,
@@ -26,17 +26,16 @@ pub struct KeySets(pub(crate) Arc<Network>);
 impl KeySetSource for KeySets {
     async fn fetch(&self, wanted: DocumentRequest<'_>) -> Result<Vec<u8>, FetchError> {
         let guard = guard(&wanted).map_err(FetchError::Failed)?;
-        let sent = send(&self.0, guard, wanted.url, Content::None, PATIENCE, MAX_DOCUMENT).await;
-        match sent.map_err(FetchError::Failed)? {
-            FormAnswer { status: 200, body } => Ok(body),
-            FormAnswer { status, .. }
-                if StatusCode::from_u16(status).is_ok_and(|code| code.is_redirection()) =>
-            {
-                let problem = "it answers with a redirect; configure the address itself";
-                Err(FetchError::Failed(problem.to_owned()))
-            }
-            FormAnswer { status, .. } => Err(FetchError::Status(status)),
-        }
+        document(&self.0, guard, wanted.url, MAX_DOCUMENT).await
+    }
+
+    async fn fetch_foreign(
+        &self,
+        url: &str,
+        allow: &AllowList,
+        max: usize,
+    ) -> Result<Vec<u8>, FetchError> {
+        document(&self.0, Guard::new(allow.clone(), None), url, max).await
     }
 
     async fn send_form(
@@ -66,6 +65,26 @@ pub(crate) async fn send_form(
     patience: Duration,
 ) -> Result<FormAnswer, String> {
     send(network, guard(to)?, to.url, Content::Form(form), patience, MAX_TOKEN_ANSWER).await
+}
+
+/// Fetches a document of at most `max` bytes within `guard`.
+async fn document(
+    network: &Network,
+    guard: Guard,
+    url: &str,
+    max: usize,
+) -> Result<Vec<u8>, FetchError> {
+    let sent = send(network, guard, url, Content::None, PATIENCE, max).await;
+    match sent.map_err(FetchError::Failed)? {
+        FormAnswer { status: 200, body } => Ok(body),
+        FormAnswer { status, .. }
+            if StatusCode::from_u16(status).is_ok_and(|code| code.is_redirection()) =>
+        {
+            let problem = "it answers with a redirect; configure the address itself";
+            Err(FetchError::Failed(problem.to_owned()))
+        }
+        FormAnswer { status, .. } => Err(FetchError::Status(status)),
+    }
 }
 
 fn guard(to: &DocumentRequest<'_>) -> Result<Guard, String> {

@@ -14,6 +14,7 @@
 
 pub mod approval_store;
 pub mod attack;
+pub mod bridge_store;
 pub mod catalog_store;
 pub mod client_session_store;
 pub mod connect_store;
@@ -151,6 +152,18 @@ macro_rules! storage_suite {
                     links_are_bounded,
                     links_made_at_once_are_bounded,
                     a_client_comes_back_as_it_was_put,
+                ]
+            );
+            $crate::conformance_tests!(
+                bridge_store,
+                $engine,
+                [
+                    an_item_comes_back_as_it_was_added,
+                    an_item_changes_only_over_what_was_seen,
+                    of_many_that_change_an_item_one_does,
+                    an_item_is_taken_once,
+                    items_are_bounded,
+                    grants_are_listed_by_their_person,
                 ]
             );
             $crate::approval_store_suite!($engine);

@@ -210,6 +210,20 @@ pub(crate) const TABLES: &[Table] = {
             order: "id",
         },
         Table {
+            name: "bridge_items",
+            columns: &[
+                ("id", Text),
+                ("kind", Text),
+                ("tenant", Text),
+                ("principal", Text),
+                ("created_at", Time),
+                ("expires_at", Time),
+                ("revision", Number),
+                ("sealed", Bytes),
+            ],
+            order: "id",
+        },
+        Table {
             name: "runs",
             columns: &[
                 ("tenant", Text),

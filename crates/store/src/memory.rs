@@ -4,6 +4,7 @@
 //! in the durable engines.
 
 mod approvals;
+mod bridge;
 mod catalogs;
 mod client_sessions;
 mod credentials;
@@ -25,6 +26,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use toolcrib_core::{
     approval::ApprovalStore,
+    bridge::BridgeStore,
     clock::Timestamp,
     credential::{CredentialStore, CredentialStoreError, GrantStore},
     event::EventLog,
@@ -39,9 +41,10 @@ use toolcrib_core::{
 };
 
 use self::{
-    approvals::MemoryApprovals, client_sessions::MemoryClientSessions, grants::MemoryGrants,
-    idempotency::MemoryIdempotency, keys::MemoryKeys, pins::MemoryPins, quotas::MemoryQuotas,
-    runs::MemoryRuns, saved::MemorySaved, segments::MemorySegments, shared::ChangeCounter,
+    approvals::MemoryApprovals, bridge::MemoryBridge, client_sessions::MemoryClientSessions,
+    grants::MemoryGrants, idempotency::MemoryIdempotency, keys::MemoryKeys, pins::MemoryPins,
+    quotas::MemoryQuotas, runs::MemoryRuns, saved::MemorySaved, segments::MemorySegments,
+    shared::ChangeCounter,
 };
 pub use self::{catalogs::MemoryCatalogs, credentials::MemoryCredentials, log::MemoryLog};
 
@@ -67,6 +70,7 @@ pub struct MemoryStorage {
     pub quotas: Arc<dyn QuotaStore>,
     pub credentials: Arc<dyn CredentialStore>,
     pub grants: Arc<dyn GrantStore>,
+    pub bridge: Arc<dyn BridgeStore>,
     changes: Arc<ChangeCounter>,
     closed: watch::Sender<bool>,
 }
@@ -99,6 +103,7 @@ impl MemoryStorage {
             quotas: Arc::new(MemoryQuotas::default()),
             credentials: Arc::new(MemoryCredentials::default()),
             grants: Arc::new(MemoryGrants::default()),
+            bridge: Arc::new(MemoryBridge::default()),
             events,
             changes,
             closed: watch::Sender::new(false),
@@ -168,6 +173,10 @@ impl Storage for MemoryStorage {
 
     fn grants(&self) -> Arc<dyn GrantStore> {
         Arc::clone(&self.grants)
+    }
+
+    fn bridge(&self) -> Arc<dyn BridgeStore> {
+        Arc::clone(&self.bridge)
     }
 
     async fn changes(&self, seen: Option<Changes>) -> Result<Changes, StoreError> {

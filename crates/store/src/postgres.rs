@@ -48,6 +48,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use toolcrib_core::{
+    bridge::BridgeStore,
     clock::Timestamp,
     credential::{CredentialStore, CredentialStoreError, GrantStore},
     limit::RateLimiter,
@@ -60,6 +61,7 @@ pub use self::handle::PostgresStore;
 use crate::{
     Options,
     rows::{
+        bridge::{self, Bridge},
         credentials::{self, Credentials},
         grants::{self, Grants},
     },
@@ -76,6 +78,10 @@ impl Storage for PostgresStore {
 
     fn grants(&self) -> Arc<dyn GrantStore> {
         Arc::new(Grants(self.clone()))
+    }
+
+    fn bridge(&self) -> Arc<dyn BridgeStore> {
+        Arc::new(Bridge(self.clone()))
     }
 
     fn credentials(&self) -> Arc<dyn CredentialStore> {
@@ -126,6 +132,7 @@ impl Storage for PostgresStore {
     async fn reseal(&self) -> Result<usize, CredentialStoreError> {
         Ok(credentials::reseal(self).await?
             + grants::reseal(self).await?
+            + bridge::reseal(self).await?
             + saved::reseal(self).await?)
     }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod approvals;
 mod authorizations;
+pub(crate) mod bridge;
 pub(crate) mod credentials;
 mod grant_columns;
 pub(crate) mod grants;

@@ -2,6 +2,7 @@
 //! ones, so that a copied store opens with the same keys.
 
 use toolcrib_core::{
+    bridge::BridgeItem,
     credential::{AccountGrant, PendingAuthorization, RegisteredClient},
     id::{ApprovalId, CallId, TenantId},
     idempotency::IdempotencyKey,
@@ -73,6 +74,21 @@ pub(crate) fn client(client: &RegisteredClient, client_auth: &str) -> [String; 7
         client.client_id.clone(),
         client_auth.to_owned(),
         expires.unwrap_or_default(),
+    ]
+}
+
+/// The place of the value of an item of the authorization server: all fields but the time of its
+/// creation.
+pub(crate) fn bridge(item: &BridgeItem) -> [String; 7] {
+    let [tenant, principal] = item.owner_parts().map(str::to_owned);
+    [
+        "toolcrib bridge 1".to_owned(),
+        item.kind.word().to_owned(),
+        item.id.to_string(),
+        tenant,
+        principal,
+        item.expires_at.timestamp_millis().to_string(),
+        item.revision.to_string(),
     ]
 }
 

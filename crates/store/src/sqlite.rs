@@ -46,6 +46,7 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 use tokio::time::{Instant, sleep_until};
 use toolcrib_core::{
+    bridge::BridgeStore,
     clock::Timestamp,
     credential::{CredentialStore, CredentialStoreError, GrantStore},
     store::{Changes, CommitObserver, Storage, StoreError, StoreMeasures},
@@ -54,6 +55,7 @@ use toolcrib_core::{
 pub use self::handle::SqliteStore;
 use self::{failure::Failure, handle::LastPoll, row::whole};
 use crate::rows::{
+    bridge::{self, Bridge},
     credentials::{self, Credentials},
     grants::{self, Grants},
 };
@@ -67,6 +69,10 @@ impl Storage for SqliteStore {
 
     fn grants(&self) -> Arc<dyn GrantStore> {
         Arc::new(Grants(self.clone()))
+    }
+
+    fn bridge(&self) -> Arc<dyn BridgeStore> {
+        Arc::new(Bridge(self.clone()))
     }
 
     fn credentials(&self) -> Arc<dyn CredentialStore> {
@@ -102,6 +108,7 @@ impl Storage for SqliteStore {
     async fn reseal(&self) -> Result<usize, CredentialStoreError> {
         Ok(credentials::reseal(self).await?
             + grants::reseal(self).await?
+            + bridge::reseal(self).await?
             + saved::reseal(self).await?)
     }
 

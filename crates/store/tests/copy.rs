@@ -19,7 +19,7 @@ use toolcrib_store::{
     CopyPlace, CopyStep, CopySummary, Durability, Options, PostgresStore, SealKey, SealKeys,
     SqliteStore,
     conformance::{
-        approval_store, catalog_store, connect_store, credential_store,
+        approval_store, bridge_store, catalog_store, connect_store, credential_store,
         event_log::{called, decided, opened, returned},
         grant_store, idempotency_store, key_store, moment, pin_store, quota_store,
         record_store::{self, prune, sign},
@@ -52,6 +52,7 @@ async fn full(path: &Path) {
     credential_store::an_owner_is_matched_exactly(&store).await;
     connect_store::a_client_comes_back_as_it_was_put(&store).await;
     grant_store::a_grant_comes_back_as_it_was_put(&store).await;
+    bridge_store::grants_are_listed_by_their_person(&store).await;
     grant_store::authorizations_are_bounded(&store).await;
     connect_store::links_are_bounded(&store).await;
     run_store::a_run_ends_once(&store).await;
@@ -103,6 +104,7 @@ async fn a_store_survives_the_way_to_postgres_and_back() {
         "pending_authorizations",
         "connect_links",
         "oauth_clients",
+        "bridge_items",
         "runs",
         "pins",
         "earlier_forms",

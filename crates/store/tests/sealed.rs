@@ -5,6 +5,7 @@ use std::{fs, path::Path, sync::Arc};
 
 use rusqlite::{Connection, params};
 use toolcrib_core::{
+    bridge::BridgeKind,
     credential::{CredentialStore, CredentialStoreError, Owner, RegisteredClient, Secret},
     id::CredentialName,
     store::{SavedFilter, SavedInsertion, SavedItem, Storage},
@@ -12,6 +13,7 @@ use toolcrib_core::{
 use toolcrib_store::{
     Options, SealKey, SealKeys, SqliteStore,
     conformance::{
+        bridge_store,
         connect_store::{client, link},
         credential_store::{credential, material},
         grant_store::{grant, pending, secrets},
@@ -353,4 +355,40 @@ async fn a_principal_with_a_grant_is_not_new() {
         ..key_store::key("k", 1, 0)
     };
     assert!(!store.keys().insert_for_new_principal(new).await.unwrap());
+}
+
+// I-36
+#[tokio::test]
+async fn the_items_of_the_bridge_are_sealed_and_do_not_move() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let (store, _) = open(&path, SealKeys::new(key("0a"), []));
+    let (bridge, it) = (store.bridge(), bridge_store::item(BridgeKind::Grant, "a", moment(0)));
+    let value = || Secret::new(CANARY.to_owned());
+    assert!(bridge.add(it.clone(), value(), 9).await.unwrap());
+    for file in fs::read_dir(directory.path()).unwrap().map(Result::unwrap) {
+        let bytes = fs::read(file.path()).unwrap();
+        let found = bytes.windows(CANARY.len()).any(|it| it == CANARY.as_bytes());
+        assert!(!found, "{:?}", file.path());
+    }
+    let file = Connection::open(&path).unwrap();
+    file.execute_batch("DELETE FROM bridge_items").unwrap();
+    for change in [
+        "principal = 'id|eve'",
+        "tenant = 'u'",
+        "revision = 2",
+        "expires_at = '2999-01-01T00:00:00.000Z'",
+    ] {
+        assert!(bridge.add(it.clone(), value(), 9).await.unwrap());
+        file.execute_batch(&format!("UPDATE bridge_items SET {change}")).unwrap();
+        let error = bridge.get(it.kind, &it.id, moment(1)).await.unwrap_err();
+        assert!(matches!(error, CredentialStoreError::NotGenuine(_)), "{change}: {error}");
+        file.execute_batch("DELETE FROM bridge_items").unwrap();
+    }
+    assert!(bridge.add(it.clone(), value(), 9).await.unwrap());
+    let both = open(&path, SealKeys::new(key("0b"), [key("0a")])).0;
+    assert_eq!((both.reseal().await.unwrap(), both.reseal().await.unwrap()), (1, 0));
+    let new = open(&path, SealKeys::new(key("0b"), [])).0.bridge();
+    let (found, value) = new.take(it.kind, &it.id, moment(1)).await.unwrap().unwrap();
+    assert_eq!((found, value.expose()), (it, CANARY));
 }

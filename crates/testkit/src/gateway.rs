@@ -22,6 +22,7 @@ mod actor;
 mod clock;
 mod events;
 mod issuer;
+mod provider;
 mod served;
 mod source;
 mod tool;
@@ -64,6 +65,7 @@ pub use self::{
     clock::ManualClock,
     events::Events,
     issuer::{Behaviour, TestIssuer, TestKey, compact, sign_hs256},
+    provider::TestProvider,
     served::TestServer,
     source::{Sources, TestSource},
     tool::TestTool,
@@ -198,7 +200,7 @@ impl TestGatewayBuilder {
             .unwrap_or_else(|error| panic!("{error}\n{toml}"));
         config.test_routes = self.test_routes;
         let mut options = Options { durability: Durability::Relaxed, ..Options::default() };
-        if self.sources.iter().any(TestSource::has_accounts) {
+        if self.sources.iter().any(TestSource::has_accounts) || config.bridge.is_some() {
             let key = SealKey::parse(&SealKey::generate().unwrap()).unwrap();
             options.seal_keys = SealKeys::new(key, []);
         }

@@ -4,6 +4,7 @@
 
 mod approvals;
 mod changes;
+mod clients;
 mod config;
 mod connections;
 mod explain;
@@ -58,6 +59,8 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(keys::revoke))
         .routes(routes!(sessions::list, sessions::start))
         .routes(routes!(sessions::end))
+        .routes(routes!(clients::list))
+        .routes(routes!(clients::end))
         .routes(routes!(saved::list, saved::save))
         .routes(routes!(saved::remove))
         .routes(routes!(connections::list))

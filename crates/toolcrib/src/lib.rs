@@ -8,13 +8,14 @@
 //! * `openwop/`, `openwop2/`, `otc/`, `explorer/` and `mcp/` are the dialects. They are independent
 //!   of each other (I-4); each has its own types, routes and error format. `call_error` and
 //!   `idempotency` hold the parts that they share.
-//! * `admin/`, `ops`, `resource` and `connect` are the routes of the host itself. `v1/` has the errors and
+//! * `admin/`, `ops`, `resource`, `connect` and `bridge/` are the routes of the host itself. `v1/` has the errors and
 //!   parameters of all routes under `/v1`.
 //! * `middleware/` has the checks before every request.
 #![warn(missing_docs)]
 
 mod admin;
 mod body;
+mod bridge;
 mod call_error;
 mod connect;
 mod explorer;
@@ -48,7 +49,7 @@ const DIALECTS: &[route_set::RouteSet] =
 
 /// The routes of the host itself. Their mounts come before those of the protocols.
 const HOST: &[route_set::RouteSet] =
-    &[ops::ROUTES, resource::ROUTES, connect::ROUTES, admin::ROUTES];
+    &[ops::ROUTES, resource::ROUTES, connect::ROUTES, bridge::ROUTES, admin::ROUTES];
 
 /// Returns everything that has routes.
 fn route_sets() -> impl Iterator<Item = &'static route_set::RouteSet> {

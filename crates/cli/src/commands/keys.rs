@@ -316,7 +316,7 @@ async fn sessions_of(target: &Target) -> anyhow::Result<Vec<SessionInfo>> {
             let now = Utc::now();
             let mut keys = store.keys().list().await?;
             keys.retain(|key| {
-                key.session.is_some()
+                key.is_session()
                     && key.revoked_at.is_none()
                     && key.expires_at.is_none_or(|end| now < end)
             });

@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use toolcrib_config::Config;
 use toolcrib_core::{
     approval::ApprovalStore,
+    bridge::BridgeStore,
     canonical::Digest,
     clock::Timestamp,
     credential::{CredentialStore, CredentialStoreError, GrantStore},
@@ -212,6 +213,10 @@ impl Storage for Shared {
 
     fn grants(&self) -> Arc<dyn GrantStore> {
         self.store.grants()
+    }
+
+    fn bridge(&self) -> Arc<dyn BridgeStore> {
+        self.store.bridge()
     }
 
     async fn changes(&self, seen: Option<Changes>) -> Result<Changes, StoreError> {

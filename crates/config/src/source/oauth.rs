@@ -117,6 +117,12 @@ impl Resolver<'_> {
                 self.complain(&key("issuer"), message);
             }
         }
+        let names_server = typed.issuer.is_some() || endpoints.is_some();
+        if client.as_ref().is_some_and(|client| client.secret.is_some()) && !names_server {
+            let message = "say which authorization server gets it: give `issuer`, or \
+                           `authorization_url` and `token_url`; otherwise the service decides";
+            self.complain(&key("client_secret"), message);
+        }
         for name in typed.parameters.keys().filter(|name| is_reserved(name)) {
             self.complain(&key("parameters"), format!("`{name}` is set by the protocol itself"));
         }

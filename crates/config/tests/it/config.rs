@@ -116,7 +116,10 @@ pub(crate) fn mistakes() -> Vec<(String, &'static str)> {
         ("[mcp]\nauth = \"optional\"", "`mcp.auth`: \"optional\" needs an [anonymous] table"),
         ("[mcp]\npage_size = 0", "`mcp.page_size`: must be at least 1"),
         ("[mcp]\nsession_idle = \"ever\"", "`mcp.session_idle`: expected a duration such as"),
-        ("[auth.resource]\nresource = \"https://a/mcp\"", "missing field `authorization_servers`"),
+        (
+            "[auth.resource]\nresource = \"https://a/mcp\"",
+            "`auth.resource.authorization_servers`: expected at least one issuer",
+        ),
         (
             "[auth.resource]\nresource = \"http://a/mcp\"\nauthorization_servers = [\"https://b\"]",
             "toolcrib.toml:2: `auth.resource.resource`: expected an https address",

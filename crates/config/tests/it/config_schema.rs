@@ -125,7 +125,7 @@ const BEYOND: &[&str] = &[
     "needs an [anonymous] table",
     "anything but \"all\" needs an",
     "`auth.resource.resource`: expected an https address",
-    "`auth.resource.authorization_servers`: expected an https address",
+    "`auth.resource.authorization_servers`: expected",
     "`auth.jwt.issuer`: expected an https address",
     "say which tenant tokens belong to",
     "cannot be combined with `claims.tenant`",

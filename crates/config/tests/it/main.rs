@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod accounts;
+mod bridge;
 mod config;
 mod config_schema;
 mod support;

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use toolcrib_core::{
     clock::Clock,
+    credential::ClientAuth,
     limit::{Rate, take},
 };
 use url::Url;
@@ -72,6 +73,8 @@ pub(super) struct Endpoints {
     pub(super) authorization: Url,
     pub(super) token: String,
     pub(super) names_issuer: bool,
+    /// How a client with a secret authenticates.
+    pub(super) secret_auth: ClientAuth,
 }
 
 /// The cached description of one issuer. Locked during a fetch, so that concurrent sign-ins share
@@ -86,7 +89,7 @@ pub(super) struct FetchedEndpoints {
 }
 
 /// Limits the requests to issuers that anonymous callers can cause.
-pub(super) struct SignInLimits {
+pub(crate) struct SignInLimits {
     running: Semaphore,
     arrival: Mutex<u64>,
 }
@@ -114,11 +117,11 @@ impl SignInError {
 // === impl SignInLimits ===
 
 impl SignInLimits {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { running: Semaphore::new(MAX_RUNNING), arrival: Mutex::new(0) }
     }
 
-    pub(super) fn admit(
+    pub(crate) fn admit(
         &self,
         clock: &dyn Clock,
     ) -> Result<tokio::sync::SemaphorePermit<'_>, SignInError> {

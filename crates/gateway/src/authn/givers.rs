@@ -57,7 +57,7 @@ impl Authenticator {
     ) -> Vec<PrincipalId> {
         let now = self.inner.clock.now();
         let known = self.inner.table.load().all();
-        let valid = known.iter().filter(|known| known.is_valid(now) && !known.is_session());
+        let valid = known.iter().filter(|known| known.is_valid(now) && known.is_key());
         let holders = valid.map(|known| &known.principal);
         let of_tenant = holders.filter(|holder| holder.tenant == *tenant && holder.id != *caller);
         let able = of_tenant.filter(|holder| gives(holder, name, grants));

@@ -49,7 +49,21 @@ pub(super) fn decoded(text: &str) -> Result<Vec<u8>, NoToken> {
 }
 
 impl<'t> Jws<'t> {
+    /// Reads a token that gives access.
     pub(super) fn read(text: &'t str) -> Result<Self, NoToken> {
+        Self::read_if(text, |kind| kind.is_none_or(is_for_bearers))
+    }
+
+    /// Reads an assertion that a client exchanges for a token
+    /// (draft-ietf-oauth-identity-assertion-authz-grant).
+    pub(super) fn read_assertion(text: &'t str) -> Result<Self, NoToken> {
+        Self::read_if(text, |kind| kind == Some("oauth-id-jag+jwt"))
+    }
+
+    fn read_if(
+        text: &'t str,
+        is_accepted: impl FnOnce(Option<&str>) -> bool,
+    ) -> Result<Self, NoToken> {
         if text.len() > MAX_TOKEN {
             return Err(NoToken);
         }
@@ -65,10 +79,13 @@ impl<'t> Jws<'t> {
             Some(Value::String(kid)) if kid.len() <= MAX_KID => Some(kid.clone()),
             Some(_) => return Err(NoToken),
         };
-        match header.get("typ") {
-            None => {}
-            Some(Value::String(kind)) if is_for_bearers(kind) => {}
+        let kind = match header.get("typ") {
+            None => None,
+            Some(Value::String(kind)) => Some(kind.as_str()),
             Some(_) => return Err(NoToken),
+        };
+        if !is_accepted(kind) {
+            return Err(NoToken);
         }
         let Some(Value::String(algorithm)) = header.get("alg") else { return Err(NoToken) };
         let claims = object(payload)?;

@@ -135,7 +135,9 @@ impl From<&KeyRecord> for SessionInfo {
     fn from(session: &KeyRecord) -> Self {
         let (key_id, issuer) = match &session.session {
             Some(SessionCredential::Key(key)) => (Some(key.to_string()), None),
-            Some(SessionCredential::Token(token)) => (None, Some(token.issuer.clone())),
+            Some(SessionCredential::Token(token) | SessionCredential::Access(token)) => {
+                (None, Some(token.issuer.clone()))
+            }
             None => (None, None),
         };
         Self {
@@ -198,8 +200,11 @@ impl Authenticator {
         let credential = match &caller.auth {
             _ if caller.session.is_some() => return Err(SessionError::NoCredential),
             AuthMethod::ApiKey(key) => SessionCredential::Key(key.clone()),
-            AuthMethod::Jwt(token) => SessionCredential::Token(Arc::clone(token)),
-            AuthMethod::Anonymous | AuthMethod::Operator => {
+            AuthMethod::Jwt(token) if token.client.is_none() => {
+                SessionCredential::Token(Arc::clone(token))
+            }
+            // A client is not the person in a browser.
+            AuthMethod::Jwt(_) | AuthMethod::Anonymous | AuthMethod::Operator => {
                 return Err(SessionError::NoCredential);
             }
         };
@@ -314,7 +319,7 @@ impl Inner {
         let session = self.holder(|table| find(table).filter(|known| known.is_session()))?;
         let credential = match &session.auth {
             AuthMethod::ApiKey(key) => {
-                self.holder(|table| table.by_id(key).filter(|known| !known.is_session()))?
+                self.holder(|table| table.by_id(key).filter(|known| known.is_key()))?
             }
             AuthMethod::Jwt(token) => {
                 let policy = self.policy.load();
@@ -331,7 +336,7 @@ impl Inner {
 
 /// Whether `caller` may see and close the session `key`.
 fn may_end(caller: &Principal, key: &KeyRecord) -> bool {
-    key.session.is_some()
+    key.is_session()
         && key.tenant == caller.tenant
         && (key.principal == caller.id || RouteScope::KeysManage.is_held_by(caller))
 }

@@ -8,8 +8,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde_json::Value;
-use toolcrib_config::{JwtAlgorithm, JwtConfig, SignInConfig};
+use toolcrib_config::{JwtConfig, SignInConfig};
 use toolcrib_core::{
     clock::Timestamp,
     credential::Secret,
@@ -27,8 +26,8 @@ use super::{
     AcceptedCredentials, AuthError, Authenticator, claims,
     endpoints::{Endpoints, FetchedEndpoints},
     issuer::Issuer,
-    jwk::KeyMatch,
-    jws::Jws,
+    jws::{Jws, NoToken},
+    proof,
 };
 
 /// How long the description of an issuer is cached; also for a failed fetch.
@@ -147,10 +146,11 @@ impl Authenticator {
         let endpoints = issuer.endpoints().await?;
         let answer = issuer.request_token(&endpoints.token, &request(config, exchange)).await;
         let answer = TokenAnswer::read(&answer?).map_err(failure)?;
-        let proof = answer.id_token.as_ref().map(Secret::expose).ok_or(SignInError::Unproven)?;
-        if !self.proves(issuer, &config.client_id, proof, exchange.nonce).await {
-            return Err(SignInError::Unproven);
-        }
+        let id_token = answer.id_token.as_ref().map(Secret::expose).ok_or(SignInError::Unproven)?;
+        let now = self.inner.clock.now();
+        let proven =
+            proof::id_token(issuer, &config.client_id, id_token, Some(exchange.nonce), now);
+        proven.await.map_err(|NoToken| SignInError::Unproven)?;
         let token =
             answer.bearer().ok().map(Secret::expose).filter(|token| token.len() <= MAX_TOKEN);
         let token = token.ok_or(SignInError::OpaqueToken)?;
@@ -171,50 +171,6 @@ impl Authenticator {
         let found =
             issuers.find(|issuer| issuer.config.issuer == name && issuer.config.sign_in.is_some());
         found.cloned().ok_or(SignInError::NoIssuer)
-    }
-
-    /// Whether `text` is an ID token of `issuer` for the request with `nonce`.
-    async fn proves(&self, issuer: &Arc<Issuer>, client: &str, text: &str, nonce: &str) -> bool {
-        let now = self.inner.clock.now();
-        match is_proof(issuer, client, text, nonce, now) {
-            Some(proven) => proven,
-            None => {
-                issuer.settle().await;
-                is_proof(issuer, client, text, nonce, now).unwrap_or(false)
-            }
-        }
-    }
-}
-
-/// Whether `text` is an ID token for the request with `nonce`; `None` if the key is unknown.
-fn is_proof(
-    issuer: &Issuer,
-    client: &str,
-    text: &str,
-    nonce: &str,
-    now: Timestamp,
-) -> Option<bool> {
-    let config = &issuer.config;
-    let Ok(token) = Jws::read(text) else { return Some(false) };
-    let algorithm = JwtAlgorithm::parse(&token.algorithm);
-    let Some(algorithm) = algorithm.filter(|algorithm| config.algorithms.contains(algorithm))
-    else {
-        return Some(false);
-    };
-    let said = |name: &str| token.claims.get(name).and_then(Value::as_str);
-    let is_ours = said("iss") == Some(&config.issuer)
-        && said("nonce") == Some(nonce)
-        // OpenID Connect Core, section 3.1.3.7: a token for several clients names one of them.
-        && said("azp").map_or(!claims::is_for_several(&token.claims), |party| party == client)
-        && claims::is_for(&token.claims, [client])
-        && claims::end_of(&token.claims, now, config.clock_skew).is_ok();
-    if !is_ours {
-        return Some(false);
-    }
-    match issuer.keys()?.keys.find(&token, algorithm) {
-        KeyMatch::Signed(_) => Some(true),
-        KeyMatch::Forged => Some(false),
-        KeyMatch::Unknown => None,
     }
 }
 
@@ -254,7 +210,7 @@ fn request<'a>(config: &'a SignInConfig, exchange: &CodeExchange<'a>) -> TokenRe
 }
 
 /// What the person who signs in learns about a failed request for a token.
-fn failure(error: TokenError) -> SignInError {
+pub(super) fn failure(error: TokenError) -> SignInError {
     match error {
         TokenError::Refused(refused) => match refused.error.as_deref() {
             Some("invalid_grant") => SignInError::CodeExpired,
@@ -278,7 +234,7 @@ fn host(config: &JwtConfig) -> String {
 
 impl Issuer {
     /// The addresses of a sign-in.
-    async fn endpoints(&self) -> Result<Endpoints, SignInError> {
+    pub(super) async fn endpoints(&self) -> Result<Endpoints, SignInError> {
         let mut cached = self.description.0.lock().await;
         let now = self.clock.monotonic_nanos();
         if let Some(fetched) = cached.as_ref().filter(|fetched| now < fetched.until) {
@@ -314,10 +270,11 @@ impl Issuer {
             return Err(SignInError::Unsuitable(problem));
         };
         let names_issuer = metadata.names_issuer();
-        Ok(Endpoints { authorization, token: token.into(), names_issuer })
+        let secret_auth = metadata.client_auth(true);
+        Ok(Endpoints { authorization, token: token.into(), names_issuer, secret_auth })
     }
 
-    async fn request_token(
+    pub(super) async fn request_token(
         &self,
         to: &str,
         request: &TokenRequest<'_>,

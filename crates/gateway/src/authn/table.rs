@@ -40,7 +40,7 @@ struct Parts<K> {
 /// A key without its text and the fields for display.
 pub(super) struct KeyEntry {
     pub(super) id: KeyId,
-    /// For a session: its principal and the credential behind it, without rights.
+    /// For a session or an access token: its principal and the credential behind it, without rights.
     pub(super) principal: Arc<Principal>,
     digest: [u8; 32],
     /// Its roles, unconfigured ones included.
@@ -122,10 +122,10 @@ impl Table {
         table
     }
 
-    /// Removes the sessions that have expired at `now`; every sign-in creates one.
+    /// Removes the sessions and access tokens that have expired at `now`; every sign-in creates one.
     pub(super) fn forget_sessions(&self, now: Timestamp) {
         let is_kept =
-            |known: &KeyEntry| !known.is_session() || known.expires_at.is_none_or(|end| now < end);
+            |known: &KeyEntry| known.is_key() || known.expires_at.is_none_or(|end| now < end);
         self.by_digest.retain(is_kept);
         self.by_id.retain(is_kept);
     }
@@ -178,6 +178,7 @@ impl KeyEntry {
             Some(SessionCredential::Token(token)) => {
                 (AuthMethod::Jwt(token), Some(record.id.clone()))
             }
+            Some(SessionCredential::Access(token)) => (AuthMethod::Jwt(token), None),
         };
         let principal = Principal {
             scopes,
@@ -198,6 +199,11 @@ impl KeyEntry {
             revoked: record.revoked_at.is_some() || is_operators,
             used,
         }
+    }
+
+    /// Whether it is neither a browser session nor an access token.
+    pub(super) fn is_key(&self) -> bool {
+        self.principal.auth.key().is_some() && !self.is_session()
     }
 
     /// Whether it is a browser session instead of a key.

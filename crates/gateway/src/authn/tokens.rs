@@ -160,7 +160,9 @@ impl Tokens {
 
     /// Returns the latest expiry of a key that the holder of `token` creates at `now`.
     pub(super) fn key_limit(&self, token: &Token, now: Timestamp) -> Timestamp {
-        let life = self.issuer_of(token).and_then(|issuer| issuer.config.key_lifetime);
+        // A client must not turn an hour into a year.
+        let issuer = self.issuer_of(token).filter(|_| token.client.is_none());
+        let life = issuer.and_then(|issuer| issuer.config.key_lifetime);
         let end = life.and_then(|life| chrono::Duration::from_std(life).ok());
         end.and_then(|life| now.checked_add_signed(life)).unwrap_or(token.expires_at)
     }
@@ -243,22 +245,35 @@ impl Tokens {
             KeyMatch::Forged => return Verdict::Refused,
             KeyMatch::Unknown => return Verdict::Open(Arc::clone(issuer)),
         };
-        match holder(config, &token.claims) {
-            Ok((id, tenant)) => {
-                let at =
-                    |path: &Option<_>| path.as_ref().and_then(|p| claims::at(&token.claims, p));
-                let token = Token {
-                    issuer: config.issuer.clone(),
-                    expires_at: end,
-                    roles: claims::roles(at(&config.claims.roles)),
-                    scopes: claims::scopes(at(&config.claims.scopes)),
-                    proof: issuer.proof(&key.thumbprint),
-                };
+        match mapped(issuer, &token.claims, end, &key.thumbprint) {
+            Ok((id, tenant, token)) => {
                 Verdict::Holder(Arc::new(self.principal(id, tenant, token, roles)))
             }
             Err(NoToken) => Verdict::Refused,
         }
     }
+}
+
+/// What the claims of a verified token of `issuer` mean, which expires at `end` and was signed with
+/// the key of `thumbprint`.
+pub(super) fn mapped(
+    issuer: &Issuer,
+    said: &Claims,
+    end: Timestamp,
+    thumbprint: &[u8; 32],
+) -> Result<(PrincipalId, TenantId, Token), NoToken> {
+    let config = &issuer.config;
+    let (id, tenant) = holder(config, said)?;
+    let at = |path: &Option<_>| path.as_ref().and_then(|path| claims::at(said, path));
+    let token = Token {
+        issuer: config.issuer.clone(),
+        expires_at: end,
+        roles: claims::roles(at(&config.claims.roles)),
+        scopes: claims::scopes(at(&config.claims.scopes)),
+        proof: issuer.proof(thumbprint),
+        client: None,
+    };
+    Ok((id, tenant, token))
 }
 
 fn holder(config: &JwtConfig, said: &Claims) -> Result<(PrincipalId, TenantId), NoToken> {
@@ -322,6 +337,7 @@ impl SharedSecretVerifier {
             roles: self.config.roles.clone(),
             scopes: self.config.scopes.clone(),
             proof: self.proof,
+            client: None,
         };
         let all = match token.claims.get("scope") {
             None => all,

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use toolcrib_core::{
+    call::UpstreamErrorKind,
     credential::{CredentialProblem, CredentialRefusal, RefusalCause},
     id::CredentialId,
     principal::PrincipalKey,
@@ -77,6 +78,8 @@ impl Running<'_> {
                 Some(list) => self.keep(list),
                 None => self.failed("it has too many tools"),
             },
+            // The next look reads it: the source may only not be connected yet.
+            Err(error) if error.kind == UpstreamErrorKind::Unavailable => {}
             Err(error) => self.failed(&error.detail),
         }
     }

@@ -26,10 +26,11 @@ const FLOOR: usize = 256 << 10;
 /// How old a list may be when it is used.
 const FRESH: u64 = 5 * MINUTE;
 /// How often the account of a list is compared with the store, while it is used.
-const AGAIN: u64 = MINUTE;
+const AGAIN: u64 = 10 * SECOND;
 /// How long an unused list is kept.
 const IDLE: u64 = 60 * MINUTE;
-const MINUTE: u64 = Duration::from_secs(60).as_nanos() as u64;
+const MINUTE: u64 = 60 * SECOND;
+const SECOND: u64 = Duration::from_secs(1).as_nanos() as u64;
 /// Lists of one source that are read at once.
 const MAX_READS: usize = 4;
 

@@ -116,6 +116,7 @@ async fn a_token_adds_no_tenant_to_the_labels() {
     let rig = rig(&["echo"], "tenants = [\"known\", \"stranger\"]\n").await;
     let by_token = |tenant: &str| Principal {
         auth: AuthMethod::Jwt(Arc::new(Token {
+            client: None,
             issuer: "https://id.example.com".to_owned(),
             expires_at: DateTime::UNIX_EPOCH,
             roles: Vec::new(),

@@ -388,6 +388,8 @@ async fn every_bracket_is_closed_once_and_last() {
                 | EventBody::AccountConnected(_)
                 | EventBody::AccountDisconnected(_)
                 | EventBody::AccountRefused(_)
+                | EventBody::ClientSignedIn(_)
+                | EventBody::ClientSignedOut(_)
                 | EventBody::ConfigEdited(_) => panic!("nothing changes"),
                 EventBody::InterruptRequested(_)
                 | EventBody::ApprovalGranted(_)

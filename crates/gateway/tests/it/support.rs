@@ -121,6 +121,10 @@ pub(crate) fn recorded(body: &EventBody) -> String {
         EventBody::AccountDisconnected(it) => {
             format!("disconnected {} {}", it.of.word(), it.principal)
         }
+        EventBody::ClientSignedIn(it) => format!("client in {} {}", it.by.word(), it.principal),
+        EventBody::ClientSignedOut(it) => {
+            format!("client out {} {}", it.cause.word(), it.principal)
+        }
         EventBody::AccountRefused(it) => format!("account refused {}", it.credential_id),
         EventBody::ConfigEdited(edited) => format!("edited {}", edited.after),
         EventBody::RecordResumed(resumed) => format!("resumed after {}", resumed.failed),

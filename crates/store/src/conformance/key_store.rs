@@ -50,6 +50,7 @@ pub async fn sessions_leave_the_store_a_day_after_they_expire(storage: &dyn Stor
         roles: vec!["reader".to_owned()],
         scopes: vec!["files:*".parse().unwrap()],
         proof: [7; 32],
+        client: None,
     };
     let of_token = KeyRecord {
         session: Some(SessionCredential::Token(Arc::new(token))),

@@ -13,7 +13,7 @@ const COLUMNS: &str = "id, name, tenant, principal, digest, roles, scopes, creat
                        revoked_at, last_used_at, replaces, makers, session";
 
 /// The tables with principals. Those of tokens have no key, so keys alone do not name all of them.
-const PRINCIPALS: [&str; 8] = [
+const PRINCIPALS: [&str; 9] = [
     "keys",
     "approvals",
     "runs",
@@ -21,6 +21,7 @@ const PRINCIPALS: [&str; 8] = [
     "once_holders",
     "credentials",
     "account_grants",
+    "bridge_items",
     "saved",
 ];
 
@@ -62,7 +63,7 @@ pub(crate) fn insert(
 }
 
 /// One query per table that may contain the principal of `key`.
-pub(crate) fn principals(key: &KeyRecord) -> [Statement; 8] {
+pub(crate) fn principals(key: &KeyRecord) -> [Statement; 9] {
     PRINCIPALS.map(|table| {
         let sql =
             format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE tenant = ?1 AND principal = ?2)");

@@ -262,7 +262,8 @@ impl TestKey {
         }
     }
 
-    fn public(&self) -> Value {
+    /// Returns the public part, as in a set.
+    pub fn public(&self) -> Value {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         let mut key = match &*self.pair {
             Pair::Ec(pair) => {

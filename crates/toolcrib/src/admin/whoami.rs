@@ -22,8 +22,12 @@ pub(super) struct Whoami {
     roles: Vec<String>,
     /// The scopes of its credentials and roles.
     scopes: Vec<String>,
-    /// `key`, `token`, `anonymous` or `operator`.
+    /// `key`, `token`, `client`, `anonymous` or `operator`. `client`: a program with an access token
+    /// of this server, after the person has signed in.
     auth: &'static str,
+    /// The id of that client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_id: Option<String>,
     /// The id of the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     key_id: Option<String>,
@@ -58,10 +62,12 @@ pub(super) async fn whoami(context: Context) -> Result<Response, Failure> {
         scopes: caller.scopes.iter().map(ToString::to_string).collect(),
         auth: match &caller.auth {
             AuthMethod::ApiKey(_) => "key",
+            AuthMethod::Jwt(token) if token.client.is_some() => "client",
             AuthMethod::Jwt(_) => "token",
             AuthMethod::Anonymous => "anonymous",
             AuthMethod::Operator => "operator",
         },
+        client_id: caller.auth.client().map(|client| client.id.clone()),
         key_id: caller.auth.key().map(ToString::to_string),
         session_id: caller.session.as_ref().map(ToString::to_string),
         expires_at: authenticator.expiry(caller).map(moment),

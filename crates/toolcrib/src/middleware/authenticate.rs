@@ -99,7 +99,10 @@ pub(crate) async fn caller(
     }
     for text in presented {
         let tried = match text {
-            Some(text) => authenticator.identify(text, credentials.accepted).await.map(Caller),
+            Some(text) => {
+                let known = authenticator.identify_at(text, credentials.accepted, uri.path());
+                known.await.map(Caller)
+            }
             None => Err(AuthError::Invalid),
         };
         match tried {

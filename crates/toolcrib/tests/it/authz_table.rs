@@ -116,6 +116,19 @@ fn rows() -> Vec<Row> {
             method: "delete",
             ..get("/v1/sessions/{id}", "/v1/sessions/KEY", ["401", "404", "404", "404"])
         },
+        get("/v1/clients", "/v1/clients", ["401", "200", "200", "200"]),
+        Row { method: "delete", ..get("/v1/clients/{id}", "/v1/clients/KEY", HIDDEN) },
+        get(
+            "/.well-known/oauth-authorization-server",
+            "/.well-known/oauth-authorization-server",
+            ABSENT,
+        ),
+        get("/oauth/authorize", "/oauth/authorize?client_id=a", ABSENT),
+        post("/oauth/consent", "/oauth/consent", json!({}), ABSENT),
+        get("/oauth/callback", "/oauth/callback?code=a&state=b", ABSENT),
+        post("/oauth/token", "/oauth/token", json!({}), ABSENT),
+        post("/oauth/revoke", "/oauth/revoke", json!({}), ABSENT),
+        post("/oauth/register", "/oauth/register", json!({}), ABSENT),
         get("/v1/saved", "/v1/saved?kind=view", ["401", "403", "200 blind", "200 sees"]),
         // Calls are visible like their tools.
         get("/v1/saved", "/v1/saved?kind=call", list),

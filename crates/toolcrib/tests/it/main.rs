@@ -5,6 +5,7 @@
 
 mod agreement;
 mod authz_table;
+mod bridge;
 mod claims;
 mod connections;
 mod cors;

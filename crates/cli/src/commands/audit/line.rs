@@ -88,6 +88,15 @@ fn describe(body: &EventBody) -> String {
             let (of, source) = (refused.of.word(), &refused.source_id);
             format!("account of the {of} at {source} refused in a call by {}", refused.principal)
         }
+        EventBody::ClientSignedIn(started) => {
+            let (client, person) = (&started.client_id, &started.principal);
+            format!("client {client} of {person} by {}", started.by.word())
+        }
+        EventBody::ClientSignedOut(ended) => {
+            let by = optional(ended.by.as_ref(), |by| format!(" by {by}"));
+            let (client, person) = (&ended.client_id, &ended.principal);
+            format!("client {client} of {person} {}{by}", ended.cause.word())
+        }
         EventBody::RecordAccepted(accepted) => {
             let reason = optional(accepted.reason.as_ref(), |reason| format!(" ({reason})"));
             format!("by {}: {}{reason}", accepted.principal, accepted.problem)

@@ -406,6 +406,22 @@ CREATE TABLE oauth_clients (
   PRIMARY KEY (issuer, redirect_uri)
 );
 
+-- What the authorization server for MCP clients keeps (`core/src/bridge.rs`). `tenant` and `principal`
+-- are empty before somebody has signed in; `sealed` has the value, sealed for all other columns but
+-- `created_at`.
+CREATE TABLE bridge_items (
+  id         TEXT COLLATE "C" PRIMARY KEY,
+  kind       TEXT NOT NULL,
+  tenant     TEXT COLLATE "C" NOT NULL,
+  principal  TEXT COLLATE "C" NOT NULL,
+  created_at TIMESTAMPTZ NOT NULL,
+  expires_at TIMESTAMPTZ NOT NULL,
+  revision   BIGINT NOT NULL CHECK (revision > 0),
+  sealed     BYTEA NOT NULL
+);
+CREATE INDEX bridge_items_by_expiry ON bridge_items (kind, expires_at);
+CREATE INDEX bridge_items_by_principal ON bridge_items (tenant, principal);
+
 -- Announces changes of keys, pins, approvals, cancellations and sessions to every process.
 CREATE FUNCTION announce_change() RETURNS trigger LANGUAGE plpgsql AS
   $$ BEGIN PERFORM pg_notify('toolcrib_changes', ''); RETURN NULL; END $$;

@@ -431,6 +431,22 @@ CREATE TABLE oauth_clients (
   PRIMARY KEY (issuer, redirect_uri)
 ) STRICT, WITHOUT ROWID;
 
+-- What the authorization server for MCP clients keeps (`core/src/bridge.rs`). `tenant` and `principal`
+-- are empty before somebody has signed in; `sealed` has the value, sealed for all other columns but
+-- `created_at`.
+CREATE TABLE bridge_items (
+  id         TEXT NOT NULL PRIMARY KEY,
+  kind       TEXT NOT NULL,
+  tenant     TEXT NOT NULL,
+  principal  TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  expires_at TEXT NOT NULL,
+  revision   INTEGER NOT NULL CHECK (revision > 0),
+  sealed     BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX bridge_items_by_expiry ON bridge_items (kind, expires_at);
+CREATE INDEX bridge_items_by_principal ON bridge_items (tenant, principal);
+
 -- The index of the log, by ranges of positions (`gateway/src/audit/search`). Derived: it can be
 -- deleted at any time.
 CREATE TABLE segments (
