@@ -528,7 +528,7 @@ await check('the palette finds people, roles, sources and the theme, and follows
 
 await check('`/` leads to a search on every screen, and `?` to the keys', async () => {
   const { page, close } = await as('all', '');
-  for (const address of ['#', '#tool=shop__echo', '#/approvals', '#/approvals/history', '#/record', '#/record/run/none', '#/sources', '#/sources/shop', '#/access', '#/access/keys/none', '#/access/roles', '#/access/roles/clerk', '#/access/sessions', '#/connections', '#/connect', '#/no-such-screen']) {
+  for (const address of ['#', '#tool=shop__echo', '#/approvals', '#/approvals/history', '#/record', '#/record/run/none', '#/sources', '#/sources/shop', '#/access', '#/access/keys/none', '#/access/roles', '#/access/roles/clerk', '#/access/sessions', '#/connections', '#/connections/clients', '#/connect', '#/no-such-screen']) {
     await page.evaluate((it) => (location.hash = it), address);
     await page.waitForFunction(() => document.querySelector('#screen h2, #detail h2') && !document.querySelector('.skeleton')).catch(() => {
       throw new Error(`${address} does not open`);

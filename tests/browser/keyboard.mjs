@@ -393,6 +393,8 @@ for (const name of [
   'record why denied',
   'access role',
   'access sessions',
+  'connections clients',
+  'connections end client',
   'keys',
   'access new key',
   'access key shown',

@@ -13,7 +13,7 @@ export function outOfSight() {
   const dialog = document.querySelector('dialog[open]');
   // What belongs to the bar at the top stays in it.
   const top = document.querySelector('header.top');
-  for (const part of dialog ? [] : top.querySelectorAll('a:not(.menu *), button:not(.menu *), input:not(.menu *), h1')) {
+  for (const part of dialog || top === null ? [] : top.querySelectorAll('a:not(.menu *), button:not(.menu *), input:not(.menu *), h1')) {
     const [box, bar] = [part.getBoundingClientRect(), top.getBoundingClientRect()];
     if (box.height > 0 && (box.top < bar.top - 1 || box.bottom > bar.bottom + 1)) found.push(`${name(part)} is outside of the bar at the top`);
   }

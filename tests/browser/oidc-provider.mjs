@@ -1,11 +1,15 @@
 // oidc-provider as published on npm, on a free port of this machine, with a page for sign-in and one
-// for consent. The clients are public and use PKCE.
+// for consent. It registers no clients. The two of the console are public and use PKCE; that of the
+// server (`[auth.bridge]`) has a secret.
 import http from 'node:http';
 import Provider from 'oidc-provider';
 
 console.info = console.warn = () => {};
 
-/** Starts it for a console at `redirect`. Returns {issuer, stop}. */
+/** The secret of the client of the server. */
+export const SECRET = 'the secret of the server at its provider';
+
+/** Starts it for a console at `redirect`. Returns {issuer, settings, allow, stop}. */
 export async function startProvider({ port = 0 } = {}) {
   let provider;
   const server = http.createServer((request, response) => handle(request, response));
@@ -23,12 +27,18 @@ export async function startProvider({ port = 0 } = {}) {
       application_type: 'native',
     });
     provider = new Provider(issuer, {
-      clients: [client('console'), client('other')],
+      clients: [
+        client('console'),
+        client('other'),
+        { ...client('server'), token_endpoint_auth_method: 'client_secret_basic', client_secret: SECRET },
+      ],
+      claims: { openid: ['sub', 'groups'] },
+      conformIdTokenClaims: false,
       cookies: { keys: ['a test'] },
       ttl: { AuthorizationCode: () => settings.codeTTL, AccessToken: () => settings.tokenTTL ?? 300, Session: 3600, Grant: 3600, Interaction: 600, IdToken: 300 },
       pkce: { required: () => true },
       scopes: ['openid', 'try:it'],
-      findAccount: (_context, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
+      findAccount: (_context, id) => ({ accountId: id, claims: () => ({ sub: id, groups: ['reader'] }) }),
       features: {
         devInteractions: { enabled: false },
         resourceIndicators: {

@@ -257,6 +257,7 @@ async function follow(page, role, secrets) {
     [id && `#/access/roles/${id}`, id],
     ['#/access/keys?new=key&role=admin', undefined],
     ['#/access/sessions', undefined],
+    ['#/connections/clients/all', undefined],
   ]) {
     if (!address) continue;
     named.add(own);

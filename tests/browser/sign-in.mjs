@@ -70,6 +70,7 @@ await check('the card says what the user came for, and has the field with the fo
     ['#/record', 'Sign in to see the record.'],
     ['#/access', 'Sign in to see who may do what.'],
     ['#/connections', 'Sign in to see the accounts that your tools act with.'],
+    ['#/connections/clients', 'Sign in to see the clients that act for you.'],
     [`#/connect/${'x'.repeat(43)}`, 'Sign in to connect an account.'],
     ['#/connect', 'Sign in to connect a client.'],
   ]) {

@@ -123,6 +123,13 @@ const APPROVAL = {
   granted: 1,
   votes: [{ principal: 'grace', verdict: 'grant', at: '2026-11-25T09:00:00Z', comment: 'fine with me' }],
 };
+const CLIENTS = {
+  clients: [
+    { id: 'g-1', principal: 'id|ada', clientId: 'https://app.example/client.json', name: 'App', vouchedBy: 'host', host: 'app.example', createdAt: '2026-11-25T00:00:00Z', lastUsedAt: '2026-11-25T00:01:00Z', expiresAt: '2026-12-25T00:00:00Z' },
+    { id: 'g-2', principal: 'id|grace', clientId: `tcc_${'0'.repeat(36)}`, name: 'A client with a long name that it chose itself', vouchedBy: 'nobody', createdAt: '2026-11-25T00:00:00Z', expiresAt: '2026-12-25T00:00:00Z' },
+    { id: 'g-3', principal: 'id|ada', clientId: 'desk', name: 'Desk', vouchedBy: 'operator', createdAt: '2026-11-25T00:00:00Z', expiresAt: '2026-12-25T00:00:00Z' },
+  ],
+};
 /** Answers a path with a reply, as the server would with other data. */
 const reply = (path, json) => (page) => page.route(path, (route) => route.fulfill({ json }));
 /** Merges `more` into a reply of the server. */
@@ -358,6 +365,12 @@ export const STATES = [
     await page.waitForSelector('dialog[open]');
   } },
   { name: 'connections', id: 'connections' },
+  { name: 'connections clients', id: 'connections', address: '#/connections/clients/all', before: reply('**/v1/clients**', CLIENTS), act: (page) => page.waitForSelector('tr[data-client-grant]') },
+  { name: 'connections clients none', id: 'connections', address: '#/connections/clients', act: (page) => page.waitForSelector('#no-clients') },
+  { name: 'connections end client', id: 'connections', address: '#/connections/clients', before: reply('**/v1/clients**', CLIENTS), act: async (page) => {
+    await page.click('[data-end] >> nth=0');
+    await page.waitForSelector('dialog[open]');
+  } },
   { name: 'connections link', id: 'connections', address: `#/connect/${'x'.repeat(43)}`, ready: '#connection-refused' },
   { name: 'connect', id: 'connect' },
   { name: 'connect client', id: 'connect', address: '#/connect/claude-desktop' },

@@ -21,8 +21,9 @@ use crate::{paths, shell};
 const LIMIT: Duration = Duration::from_secs(300);
 /// The scripts that start their own servers: hostile ones, some with progress and questions, and an
 /// identity provider. They find the program in `TOOLCRIB_PROGRAM`.
-const ALONE: [&str; 12] = [
+const ALONE: [&str; 13] = [
     "approvals.mjs",
+    "clients.mjs",
     "connections.mjs",
     "daily.mjs",
     "render.mjs",
@@ -36,7 +37,7 @@ const ALONE: [&str; 12] = [
     "typed.mjs",
 ];
 /// All scripts, with the names of their parts. Those other than [`ALONE`] use a running demo.
-const SCRIPTS: [(&str, &str); 20] = [
+const SCRIPTS: [(&str, &str); 21] = [
     ("page in a browser", "render.mjs"),
     ("hostile texts in a browser", "hostile-screens.mjs"),
     ("first run in a browser", "first-run.mjs"),
@@ -49,6 +50,7 @@ const SCRIPTS: [(&str, &str); 20] = [
     ("configuration in a browser", "sources.mjs"),
     ("approvals in a browser", "approvals.mjs"),
     ("accounts in a browser", "connections.mjs"),
+    ("sign-in of clients in a browser", "clients.mjs"),
     ("every day in a browser", "daily.mjs"),
     ("roles in a browser", "roles.mjs"),
     ("links in a browser", "links.mjs"),

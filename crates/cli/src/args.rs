@@ -1,6 +1,7 @@
 //! The command line. Parsing has no side effects; the commands interpret the values.
 
 mod approvals;
+mod clients;
 mod commands;
 mod config;
 mod conformance;
@@ -20,6 +21,7 @@ use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcomma
 use toolcrib_core::credential::Secret;
 
 pub(crate) use approvals::{ApprovalAnswerArgs, ApprovalListArgs, ApprovalsCommand};
+pub(crate) use clients::ClientsCommand;
 pub(crate) use commands::{
     AcceptArgs, AuditCommand, CallArgs, DemoCommand, DemoUpstreamArgs, ExportArgs, ExportFormat,
     FilterArgs, GenArgs, HashArgs, HealthArgs, KeyCreateArgs, KeysCommand, McpArgs, RunListArgs,
@@ -300,6 +302,10 @@ command. Without a terminal it prints once. With --json it prints a line after e
     #[command(subcommand)]
     Connections(ConnectionsCommand),
 
+    /// List and end the clients that people signed in with
+    #[command(subcommand)]
+    Clients(ClientsCommand),
+
     /// Install, list, check and remove packs of tools
     #[command(subcommand)]
     Packs(PacksCommand),
@@ -455,6 +461,7 @@ impl Command {
             }
             Self::Keys(KeysCommand::List(args)) => args.output,
             Self::Connections(ConnectionsCommand::List(args)) => args.output,
+            Self::Clients(ClientsCommand::List(args)) => args.output,
             Self::Runs(RunsCommand::List(args)) => args.page.output,
             Self::Approvals(ApprovalsCommand::List(args)) => args.page.output,
             Self::Audit(AuditCommand::Verify(args)) => args.output,

@@ -298,6 +298,7 @@ fn list_of(segments: &[&str]) -> &'static str {
         }
         ["v1", "runs", ..] => "`toolcrib runs list` shows the runs that the key may see",
         ["v1", "connections", ..] => "`toolcrib connections list` shows your accounts",
+        ["v1", "clients", ..] => "`toolcrib clients list` shows your clients",
         ["v1", "keys", ..] => "`toolcrib keys list` shows the ids",
         ["v1", "sources", ..] => "`toolcrib sources list` shows the sources",
         _ => "`toolcrib tools list` shows what the key may use",
@@ -417,6 +418,7 @@ mod tests {
             (&["v1", "runs", "r1"], "runs list"),
             (&["v1", "keys", "k1"], "keys list"),
             (&["v1", "connections", "c1"], "connections list"),
+            (&["v1", "clients", "c1"], "clients list"),
             (&["v1", "sources", "files", "logs"], "sources list"),
             (&["v1", "tools", "t1"], "tools list"),
         ] {

@@ -3,6 +3,7 @@
 mod approvals;
 mod audit;
 mod call;
+mod clients;
 mod completions;
 mod config;
 mod conformance;
@@ -68,6 +69,7 @@ pub(crate) async fn run(args: Args, printer: Printer) -> anyhow::Result<Exit> {
         Command::Packs(command) => packs::run(command, cx).await,
         Command::Runs(command) => runs::run(command, cx).await,
         Command::Connections(command) => connections::run(command, cx).await,
+        Command::Clients(command) => clients::run(command, cx).await,
         Command::Approvals(command) => approvals::run(command, cx).await,
         Command::Audit(command) => audit::run(command, cx).await,
         Command::Store(command) => store::run(command, cx).await,

@@ -35,7 +35,8 @@ use toolcrib_oauth::server::metadata::ServerOffer;
 use self::client::KnownDocument;
 pub use self::{
     authorize::{Consent, ConsentPreview, StartedAuthorization, Unredirected},
-    manage::{ClientGrant, EndError},
+    client::ClientOrigin,
+    manage::{ClientGrant, EndError, MANAGE},
     sign_in::{BroughtBack, SentBack},
 };
 use crate::{

@@ -5,6 +5,7 @@
 #![cfg(test)]
 
 mod accounts;
+mod bridge;
 mod conformance;
 mod description;
 mod embedded_ui;

@@ -111,11 +111,22 @@ impl Server {
 
     /// `toolcrib serve` with `config`, once all its `sources` have been catalogued.
     pub(crate) async fn over(folder: TempDir, config: &str, sources: &[&str]) -> Self {
+        Self::at("127.0.0.1:0", folder, config, sources, &[]).await
+    }
+
+    /// As [`over`](Self::over), at the address `listen`, with `variables` of the environment.
+    pub(crate) async fn at(
+        listen: &str,
+        folder: TempDir,
+        config: &str,
+        sources: &[&str],
+        variables: &[(&str, &Path)],
+    ) -> Self {
         let path = folder.path().join("toolcrib.toml");
         std::fs::write(&path, config).unwrap();
         let admin = key(&path, "tester", &["--scope", "*"]);
         let reader = key(&path, "tester", &["--role", "reader"]);
-        let (child, url) = serve(&path, folder.path());
+        let (child, url) = serve(&path, folder.path(), listen, variables);
         let server = Self { child, url, admin, reader, folder, http: http_client() };
         server.ready(sources).await;
         server
@@ -269,11 +280,17 @@ fn key(config: &Path, principal: &str, grants: &[&str]) -> String {
     key["key"].as_str().unwrap().to_owned()
 }
 
-fn serve(config: &Path, folder: &Path) -> (Child, String) {
+fn serve(
+    config: &Path,
+    folder: &Path,
+    listen: &str,
+    variables: &[(&str, &Path)],
+) -> (Child, String) {
     let mut child = toolcrib()
         .current_dir(folder)
-        .args(["serve", "--listen", "127.0.0.1:0", "--config"])
+        .args(["serve", "--listen", listen, "--config"])
         .arg(config)
+        .envs(variables.iter().copied())
         .stdout(Stdio::piped())
         .stderr(std::fs::File::create(folder.join("log")).unwrap())
         .spawn()

@@ -185,7 +185,7 @@ async fn the_inspector_lists_and_calls_in_both_eras() {
 }
 
 /// The program that the package installs as `mcp-inspector`.
-fn inspector(tools: &Tools) -> std::path::PathBuf {
+pub(crate) fn inspector(tools: &Tools) -> std::path::PathBuf {
     let package = tools.package("@modelcontextprotocol/inspector");
     let manifest = std::fs::read_to_string(package.join("package.json")).unwrap();
     let manifest: Value = serde_json::from_str(&manifest).unwrap();

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::support::{dir, finish, run, toolcrib};
 
-const COMMANDS: [&[&str]; 54] = [
+const COMMANDS: [&[&str]; 56] = [
     &["try"],
     &["demo", "keys"],
     &["demo", "change"],
@@ -37,6 +37,8 @@ const COMMANDS: [&[&str]; 54] = [
     &["connections", "list"],
     &["connections", "connect"],
     &["connections", "disconnect"],
+    &["clients", "list"],
+    &["clients", "end"],
     &["approvals"],
     &["approvals", "list"],
     &["approvals", "show"],
@@ -85,6 +87,7 @@ fn the_help_lists_all_commands() {
       keys         Create, list, rotate and revoke API keys
       credentials  Manage the credentials of sources: tokens, passwords, OAuth clients
       connections  List, connect and disconnect the accounts that your calls act with
+      clients      List and end the clients that people signed in with
       packs        Install, list, check and remove packs of tools
       runs         List, show and cancel workflow runs
       approvals    List and answer approvals

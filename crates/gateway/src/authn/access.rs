@@ -4,11 +4,12 @@
 //! Invariant: an access token is valid only at its own path, and has at most the rights that a
 //! token of its issuer would have now (I-100).
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use toolcrib_core::{
+    clock::Timestamp,
     credential::Secret,
-    id::KeyId,
+    id::{CredentialId, KeyId, TenantId},
     principal::{ActingClient, AuthMethod, Principal, PrincipalKey, Token},
     store::{KeyRecord, SessionCredential, StoreError},
 };
@@ -88,6 +89,25 @@ impl Authenticator {
         }
         self.refresh().await;
         Ok(())
+    }
+
+    /// When the access tokens of each grant of `tenant` were last used. Grants without a use are
+    /// missing, and those whose tokens expired long ago.
+    pub(crate) async fn access_uses(
+        &self,
+        tenant: &TenantId,
+    ) -> Result<HashMap<CredentialId, Timestamp>, StoreError> {
+        let mut uses = HashMap::new();
+        for key in self.inner.keys.list().await? {
+            let Some(SessionCredential::Access(token)) = &key.session else { continue };
+            let Some(client) = token.client.as_ref().filter(|_| key.tenant == *tenant) else {
+                continue;
+            };
+            let Some(used) = key.last_used_at.max(self.inner.last_use(&key.id)) else { continue };
+            let last = uses.entry(client.grant.clone()).or_insert(used);
+            *last = used.max(*last);
+        }
+        Ok(uses)
     }
 
     /// The client of an access token, valid or not.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::time::Duration;
 use toolcrib_config::{BridgeClientConfig, BridgeConfig};
@@ -11,6 +12,7 @@ use toolcrib_oauth::server::{
     error::{ErrorCode, Refused},
     token::SentClient,
 };
+use url::Url;
 
 use super::{Bridge, NewItem, decoded, settings, unavailable};
 use crate::{clock::after, ids};
@@ -35,8 +37,9 @@ pub(super) struct KnownClient {
 }
 
 /// Who vouches for the description of a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ClientOrigin {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientOrigin {
     /// The operator.
     Operator,
     /// The host of its id.
@@ -146,6 +149,18 @@ impl Bridge {
     }
 }
 
+/// Who vouches for the client `id`, and the host if it is one. The configuration gives ids of the
+/// other forms to no client.
+pub(super) fn origin(id: &str) -> (ClientOrigin, Option<String>) {
+    if id.starts_with(REGISTERED) {
+        return (ClientOrigin::Nobody, None);
+    }
+    match Url::parse(id).ok().as_ref().and_then(Url::host_str) {
+        Some(host) => (ClientOrigin::Host, Some(host.to_owned())),
+        None => (ClientOrigin::Operator, None),
+    }
+}
+
 fn preset<'b>(bridge: &'b BridgeConfig, id: &str) -> Option<&'b BridgeClientConfig> {
     bridge.clients.iter().find(|client| client.id == id)
 }
@@ -164,4 +179,18 @@ pub(super) fn authenticate(bridge: &BridgeConfig, sent: &SentClient) -> Result<b
 /// Comparing hashes leaks no timing about the secret.
 fn hash(secret: &Secret) -> [u8; 32] {
     Sha256::digest(secret.expose()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_of_an_id_says_who_vouches() {
+        let host = |name: &str| (ClientOrigin::Host, Some(name.to_owned()));
+        assert_eq!(origin("https://app.example/client.json"), host("app.example"));
+        assert_eq!(origin("http://127.0.0.1:9/c"), host("127.0.0.1"));
+        assert_eq!(origin("tcc_01970c5e"), (ClientOrigin::Nobody, None));
+        assert_eq!(origin("desk"), (ClientOrigin::Operator, None));
+    }
 }

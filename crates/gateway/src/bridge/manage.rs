@@ -1,4 +1,5 @@
-//! The end of grants: by the client, by the person, by an administrator, or because of a misuse.
+//! The list of grants, and their end: by the client, by the person, by an administrator, or because
+//! of a misuse.
 
 use serde::{Deserialize, Serialize};
 use toolcrib_config::scopes::RouteScope;
@@ -7,14 +8,14 @@ use toolcrib_core::{
     clock::Timestamp,
     credential::CredentialStoreError,
     event::{ClientEnd, ClientSignedOut, EventBody},
-    id::{CredentialId, KeyId, PrincipalId},
-    principal::Principal,
+    id::{CredentialId, KeyId, PrincipalId, TenantId},
+    principal::{ActingClient, Principal},
 };
 use toolcrib_oauth::server::{error::Refused, token::SentRevocation};
 
 use super::{
     Bridge,
-    client::authenticate,
+    client::{ClientOrigin, authenticate, origin},
     decoded,
     grant::{Presented, Standing, StoredGrant},
     settings, unavailable,
@@ -22,7 +23,7 @@ use super::{
 use crate::{audit::lone_event, authn::manage::moment};
 
 /// The scope for the grants of other people of the tenant, as for their keys.
-const MANAGE: RouteScope = RouteScope::KeysManage;
+pub const MANAGE: RouteScope = RouteScope::KeysManage;
 
 /// A client that acts for a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,8 +37,17 @@ pub struct ClientGrant {
     pub client_id: String,
     /// The name of the client, which the client chose.
     pub name: String,
+    /// Who vouches for the name.
+    pub vouched_by: ClientOrigin,
+    /// The host of the client's document, if that host vouches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// When the person consented.
     pub created_at: String,
+    /// When the client was last used, up to about a minute late. Absent if that was more than a day
+    /// ago, because expired access tokens are removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_used_at: Option<String>,
     /// When the grant expires unless the client renews it.
     pub expires_at: String,
 }
@@ -84,22 +94,55 @@ impl Bridge {
         Ok(())
     }
 
-    /// The clients that act for `caller`, or for everybody of its tenant if it may manage keys.
+    /// The clients that act for `caller`, by the id of the grant.
     ///
     /// # Errors
     /// Fails if the store fails.
     pub async fn grants_of(&self, caller: &Principal) -> Result<Vec<ClientGrant>, EndError> {
-        let own = (!MANAGE.is_held_by(caller)).then_some(&caller.id);
+        self.listed(&caller.tenant, Some(&caller.id)).await
+    }
+
+    /// The clients that act for anybody of the tenant of `caller`.
+    ///
+    /// # Errors
+    /// [`EndError::NotFound`] without [`MANAGE`]; [`EndError::Store`].
+    pub async fn grants_of_tenant(&self, caller: &Principal) -> Result<Vec<ClientGrant>, EndError> {
+        match MANAGE.is_held_by(caller) {
+            true => self.listed(&caller.tenant, None).await,
+            false => Err(EndError::NotFound),
+        }
+    }
+
+    /// The name of a client with an access token; `None` if its grant has ended or cannot be read.
+    pub async fn name_of(&self, client: &ActingClient) -> Option<String> {
+        let found = self.stored_grant(&client.grant).await.ok()?;
+        found.map(|(_, stored)| stored.name)
+    }
+
+    async fn listed(
+        &self,
+        tenant: &TenantId,
+        principal: Option<&PrincipalId>,
+    ) -> Result<Vec<ClientGrant>, EndError> {
         let now = self.services.now();
-        let mut grants = self.store.grants(&caller.tenant, own).await?;
+        let mut grants = self.store.grants(tenant, principal).await?;
         grants.retain(|(item, _)| item.expires_at > now);
+        if grants.is_empty() {
+            return Ok(Vec::new());
+        }
+        let uses = self.authenticator.access_uses(tenant).await;
+        let uses = uses.map_err(CredentialStoreError::from)?;
         let shown = |(item, value): (BridgeItem, _)| {
             let stored: StoredGrant = decoded(&value)?;
+            let (vouched_by, host) = origin(&stored.client);
             Some(ClientGrant {
+                last_used_at: uses.get(&item.id).copied().map(moment),
                 id: item.id,
                 principal: item.owner?.principal,
                 client_id: stored.client,
                 name: stored.name,
+                vouched_by,
+                host,
                 created_at: moment(item.created_at),
                 expires_at: moment(item.expires_at),
             })

@@ -28,6 +28,9 @@ pub(super) struct Whoami {
     /// The id of that client.
     #[serde(skip_serializing_if = "Option::is_none")]
     client_id: Option<String>,
+    /// The name of that client, which it chose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_name: Option<String>,
     /// The id of the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     key_id: Option<String>,
@@ -54,6 +57,10 @@ pub(super) struct Whoami {
 pub(super) async fn whoami(context: Context) -> Result<Response, Failure> {
     let caller = &context.caller;
     let authenticator = context.gateway.authenticator();
+    let client_name = match caller.auth.client() {
+        Some(client) => context.gateway.bridge().name_of(client).await,
+        None => None,
+    };
     let held = RouteScope::ALL.iter().filter(|scope| scope.is_held_by(caller));
     let whoami = Whoami {
         principal: caller.id.to_string(),
@@ -68,6 +75,7 @@ pub(super) async fn whoami(context: Context) -> Result<Response, Failure> {
             AuthMethod::Operator => "operator",
         },
         client_id: caller.auth.client().map(|client| client.id.clone()),
+        client_name,
         key_id: caller.auth.key().map(ToString::to_string),
         session_id: caller.session.as_ref().map(ToString::to_string),
         expires_at: authenticator.expiry(caller).map(moment),

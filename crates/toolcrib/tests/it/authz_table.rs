@@ -117,6 +117,7 @@ fn rows() -> Vec<Row> {
             ..get("/v1/sessions/{id}", "/v1/sessions/KEY", ["401", "404", "404", "404"])
         },
         get("/v1/clients", "/v1/clients", ["401", "200", "200", "200"]),
+        get("/v1/clients", "/v1/clients?all=true", ["401", "403", "200", "200"]),
         Row { method: "delete", ..get("/v1/clients/{id}", "/v1/clients/KEY", HIDDEN) },
         get(
             "/.well-known/oauth-authorization-server",

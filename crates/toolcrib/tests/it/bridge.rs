@@ -523,6 +523,7 @@ async fn a_client_and_a_person_can_end_the_access() {
     let who = gw.bearer(&access).get("/v1/whoami").await.json();
     assert_eq!((&who["auth"], &who["clientId"]), (&json!("client"), &json!(client)));
     assert_eq!((&who["principal"], &who["scopes"]), (&json!("id|ann"), &json!(["files:read"])));
+    assert_eq!(who["clientName"], "App");
     let explained = gw.bearer(&access).get("/v1/explain?tool=crib__read").await.json();
     assert_eq!(explained["clientId"], json!(client));
     // A client is no person: it makes no session.
@@ -542,6 +543,8 @@ async fn a_client_and_a_person_can_end_the_access() {
     let listed = gw.bearer(&access).get("/v1/clients").await.json();
     let clients = listed["clients"].as_array().unwrap();
     assert_eq!((clients.len(), &clients[0]["clientId"]), (1, &json!(client)));
+    assert_eq!((&clients[0]["name"], &clients[0]["vouchedBy"]), (&json!("App"), &json!("nobody")));
+    assert!(clients[0].get("host").is_none() && clients[0]["lastUsedAt"].is_string());
     let id = clients[0]["id"].as_str().unwrap();
     let path = format!("/v1/clients/{id}");
     // Strangers of the tenant and of another one see nothing.
@@ -551,7 +554,11 @@ async fn a_client_and_a_person_can_end_the_access() {
         assert_eq!(caller.get("/v1/clients").await.json(), json!({ "clients": [] }));
         assert_eq!(caller.delete(&path).await.status, 404);
     }
+    assert_eq!(stranger.get("/v1/clients?all=true").await.status, 403);
+    assert_eq!(foreign.get("/v1/clients?all=true").await.json(), json!({ "clients": [] }));
     let admin = gw.principal("admin", ["keys:manage"]).await;
+    assert_eq!(admin.get("/v1/clients").await.json(), json!({ "clients": [] }), "its own");
+    assert_eq!(admin.get("/v1/clients?all=true").await.json(), listed);
     assert_eq!(admin.delete(&path).await.status, 200);
     assert_eq!(gw.bearer(&access).get("/v1/whoami").await.status, 401);
     assert_eq!(error(&refresh(&gw, &client, &token).await), "invalid_grant");

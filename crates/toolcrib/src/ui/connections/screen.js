@@ -1,4 +1,5 @@
-// Connections: the accounts that calls act with, at the services of the sources.
+// Connections: the accounts that calls act with, at the services of the sources, and the clients that act for
+// people.
 import {
   html,
   useEvents,
@@ -18,6 +19,7 @@ import { Forbidden } from '../lib/forbidden.js';
 import { Person, SourceName } from '../lib/links.js';
 import { href } from '../lib/address.js';
 import { may } from '../state.js';
+import { Clients, MANAGE_CLIENTS } from './clients.js';
 import { Consent } from './consent.js';
 import { Returned } from './returned.js';
 
@@ -38,8 +40,30 @@ export function Connections({ route, who }) {
     const wanted = isOfTenant ? { source: name, tenant: true } : { source: name };
     return html`<${Consent} key=${`${name} ${isOfTenant}`} wanted=${wanted} who=${who} />`;
   }
-  if (part === 'all' && !may(MANAGE)) return html`<${Forbidden} scopes=${[MANAGE]} />`;
-  return html`<${List} key=${part} who=${who} all=${part === 'all'} />`;
+  const open = PARTS.find(({ path }) => path.join('/') === route.path.join('/')) ?? PARTS[0];
+  const { scope, view, all } = open;
+  return html`<div>
+    <${Parts} open=${open} />
+    ${scope !== undefined && !may(scope)
+      ? html`<${Forbidden} scopes=${[scope]} />`
+      : html`<${view} key=${open.name} who=${who} all=${all} />`}
+  </div>`;
+}
+
+const PARTS = [
+  { path: [], name: 'Accounts', view: List, all: false },
+  { path: ['all'], name: 'Everyone’s accounts', view: List, all: true, scope: MANAGE },
+  { path: ['clients'], name: 'Clients', view: Clients, all: false },
+  { path: ['clients', 'all'], name: 'Everyone’s clients', view: Clients, all: true, scope: MANAGE_CLIENTS },
+];
+
+function Parts({ open }) {
+  return html`<nav class="row parts" aria-label="Parts of this screen">
+    ${PARTS.filter(({ scope }) => scope === undefined || may(scope)).map(
+      (it) => html`<a key=${it.name} class="button" href=${href('connections', it.path)}
+        data-part=${['connections', ...it.path].join('-')} aria-current=${it === open ? 'page' : undefined}>${it.name}</a>`,
+    )}
+  </nav>`;
 }
 
 /** The caller's own accounts, or those of everyone in the tenant. */
@@ -48,13 +72,7 @@ function List({ who, all }) {
   const [ending, setEnding] = useState();
   useEvents(['live:catalog', 'live:open'], found.reload);
   useTick();
-  const part = (id, name, isOpen) => html`<a class="button" href=${href('connections', id)}
-    aria-current=${isOpen ? 'page' : undefined}>${name}</a>`;
   return html`<div>
-    ${may(MANAGE) &&
-    html`<nav class="row parts" aria-label="Parts of this screen">
-      ${part([], 'Mine', !all)} ${part(['all'], 'Everyone’s', all)}
-    </nav>`}
     <div class="screen-head">
       <div>
         <h2>Connections</h2>

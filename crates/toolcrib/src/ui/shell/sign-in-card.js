@@ -82,6 +82,7 @@ function purpose() {
       return 'Sign in to see who may do what.';
     case 'connections':
       if (path[0] === 'returned') return 'Sign in to finish the connection of your account.';
+      if (path[0] === 'clients') return 'Sign in to see the clients that act for you.';
       return path.length > 0 ? 'Sign in to connect an account.' : 'Sign in to see the accounts that your tools act with.';
     case 'connect':
       return 'Sign in to connect a client.';

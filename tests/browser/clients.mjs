@@ -1,0 +1,325 @@
+// A person signs in with an MCP client by the page that asks, and sees and ends the access in the console: with
+// the keyboard alone, on a phone, with refusals, and as an administrator.
+//
+//   TOOLCRIB_PROGRAM=…/toolcrib node clients.mjs
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { readFileSync, readdirSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import net from 'node:net';
+import { join } from 'node:path';
+import { outOfSight } from './layout.mjs';
+import { check, equal, finish, launch, openPage, signIn, startSession, truthy, until } from './lib.mjs';
+import { startClient } from './mcp-client.mjs';
+import { SECRET, startProvider } from './oidc-provider.mjs';
+import { program, startServer } from './own-server.mjs';
+
+/** The address of the server has to be known before it starts, because it is in its configuration. */
+const port = await new Promise((resolve) => {
+  const probe = net.createServer().listen(0, '127.0.0.1', () => {
+    const { port: free } = probe.address();
+    probe.close(() => resolve(free));
+  });
+});
+const own = `http://127.0.0.1:${port}`;
+const provider = await startProvider();
+const server = await startServer(
+  `[server]
+public_url = "${own}"
+
+[store]
+seal_key = { file = "seal.key" }
+
+[[role]]
+name = "reader"
+scopes = ["try:it"]
+
+[[source]]
+id = "shop"
+kind = "mcp"
+command = [${JSON.stringify(program)}, "demo-upstream"]
+[source.tools."*"]
+scopes = ["try:it"]
+safety_tier = "pure"
+
+[auth.resource]
+resource = "${own}"
+
+[[auth.jwt]]
+issuer = "${provider.issuer}"
+audiences = ["https://crib.example/tools"]
+tenant = "default"
+principal_prefix = "acme."
+claims = { roles = "groups" }
+roles = ["reader"]
+[auth.jwt.sign_in]
+client_id = "console"
+name = "Acme"
+resource = "https://crib.example/tools"
+scopes = ["try:it"]
+
+[auth.bridge]
+issuer = "${provider.issuer}"
+client_id = "server"
+client_secret = { file = "provider.secret" }
+registration = true
+`,
+  { 'seal.key': randomBytes(32).toString('base64'), 'provider.secret': SECRET },
+  `127.0.0.1:${port}`,
+);
+provider.allow(`${own}/oauth/callback`, `${own}/explorer/signed-in`);
+const keyOf = (name, ...scopes) =>
+  server.key('--name', name, '--principal', name, '--tenant', 'default', ...scopes.flatMap((it) => ['--scope', it]));
+const keys = { olga: keyOf('olga', 'try:it', 'keys:manage'), ben: keyOf('ben', 'try:it') };
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const PHONE = { viewport: { width: 390, height: 800 } };
+const browser = await launch();
+const all = [];
+/** A page of a new browser at an address; with `key` the person stays signed in there. */
+const visit = async (address, key, options) => {
+  const opened = await openPage(browser, options);
+  if (key !== undefined) await startSession(opened.page, server.url, key);
+  await opened.page.goto(address.startsWith('http') ? address : `${server.url}/explorer${address}`);
+  return { page: opened.page, close: () => (all.push(...opened.complaints), opened.close()) };
+};
+const accessible = async (page, what) => {
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => window.axe.run({ resultTypes: ['violations'] }));
+  equal(violations.map(({ id, nodes }) => [id, nodes[0].target]), [], `violations of ${what}`);
+  equal(await page.evaluate(outOfSight), [], `what is out of sight of ${what}`);
+};
+const focused = (page) => page.evaluate(() => document.activeElement.textContent);
+/** At the provider: signs in, and agrees. */
+const login = async (page) => {
+  await page.click('#login');
+  await page.click('#consent');
+};
+/** A client with the access of the person. */
+const signedIn = async (name) => {
+  const client = await startClient(`${own}/mcp`, name);
+  const { page, close } = await visit(client.address);
+  await page.click('[value="allow"]');
+  await login(page);
+  await page.waitForSelector('#back');
+  await close();
+  return { ...client, mcp: await client.connected() };
+};
+const status = async (token) => {
+  const headers = { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' };
+  const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/list' });
+  return (await fetch(`${own}/mcp`, { method: 'POST', headers, body })).status;
+};
+const listed = async (key, query = '') => {
+  const reply = await fetch(`${own}/v1/clients${query}`, { headers: { Authorization: `Bearer ${key}` } });
+  return (await reply.json()).clients;
+};
+
+let first;
+await check('a person signs in with the keyboard alone, and the client lists and calls', async () => {
+  first = await startClient(`${own}/mcp`, 'Notes helper');
+  const { page, close } = await visit(first.address);
+  equal(await page.textContent('h1'), 'Allow Notes helper to use your tools?', 'the question');
+  const facts = (await page.locator('dd').allTextContents()).map((it) => it.trim());
+  equal(
+    facts,
+    ['Notes helper', first.id, 'Nobody: the client registered itself, and can call itself anything', first.redirect],
+    'what the page says about the client',
+  );
+  await accessible(page, 'the question');
+  equal(provider.settings.seen.filter(({ path }) => path === '/auth').length, 0, 'requests at the provider before the answer');
+  await page.keyboard.press('Tab');
+  equal(await focused(page), 'Allow', 'the first stop of the focus');
+  await page.keyboard.press('Tab');
+  equal(await focused(page), 'Cancel', 'the second stop');
+  await page.keyboard.press('Shift+Tab');
+  await page.keyboard.press('Enter');
+  for (const step of ['login', 'consent']) {
+    await page.waitForSelector(`#${step}`);
+    await page.keyboard.press('Tab');
+    equal(await focused(page), step, 'the button of the provider');
+    await page.keyboard.press('Enter');
+  }
+  await page.waitForSelector('#back');
+  await close();
+  const back = await first.back;
+  equal([back.state, back.iss], ['the state of the client', own], 'what comes back');
+  const asked = provider.settings.seen.find(({ path }) => path === '/auth');
+  const query = new URLSearchParams(asked.search);
+  equal([query.get('client_id'), query.get('resource'), query.get('scope')], ['server', null, 'openid'], 'the request at the provider');
+  const mcp = await first.connected();
+  const { tools } = await mcp.listTools();
+  truthy(tools.some(({ name }) => name === 'shop__echo'), `the tools are ${tools.map(({ name }) => name)}`);
+  const result = await mcp.callTool({ name: 'shop__echo', arguments: { text: 'through the client' } });
+  truthy(JSON.stringify(result.content).includes('through the client'), JSON.stringify(result));
+  await mcp.close();
+});
+
+await check('a person who does not agree is sent back, and nothing happens at the provider', async () => {
+  const client = await startClient(`${own}/mcp`, 'Unwanted');
+  const before = provider.settings.seen.length;
+  const { page, close } = await visit(client.address);
+  await page.click('[value="deny"]');
+  await page.waitForSelector('#back');
+  const back = await client.back;
+  equal([back.error, back.code, back.state], ['access_denied', undefined, 'the state of the client'], 'what comes back');
+  equal(provider.settings.seen.length, before, 'requests at the provider');
+  await close();
+  client.stop();
+});
+
+await check('a refusal at the provider is one for the client', async () => {
+  const client = await startClient(`${own}/mcp`, 'Refused');
+  const { page, close } = await visit(client.address);
+  await page.click('[value="allow"]');
+  await page.click('#abort');
+  await page.waitForSelector('#back');
+  equal([(await client.back).error, (await client.back).code], ['access_denied', undefined], 'what comes back');
+  truthy(!(await client.back).error_description?.includes('<b>'), 'the words of the provider are passed on');
+  await close();
+  client.stop();
+  equal((await listed(keys.olga, '?all=true')).map(({ name }) => name), ['Notes helper'], 'clients');
+});
+
+await check('a request that cannot continue is said on a page, and nobody is redirected', async () => {
+  const address = new URL(first.address);
+  address.searchParams.set('redirect_uri', 'https://evil.example/callback');
+  const { page, close } = await visit(address.href);
+  equal(await page.textContent('h1'), 'This sign-in cannot continue', 'the heading');
+  truthy(page.url().startsWith(`${own}/oauth/authorize`), `the address is ${page.url()}`);
+  await accessible(page, 'the refusal');
+  await close();
+});
+
+await check('the pages fit a phone', async () => {
+  const { page, close } = await visit(first.address, undefined, PHONE);
+  await accessible(page, 'the question on a phone');
+  for (const name of ['Allow', 'Cancel']) {
+    const { height } = await page.getByRole('button', { name }).boundingBox();
+    truthy(height >= 44, `${name} is ${height} px high`);
+  }
+  await close();
+});
+
+await check('a person sees the client in the console, and ends its access with the keyboard', async () => {
+  const { page, close } = await visit('#/connections/clients');
+  await page.waitForSelector('#signin');
+  equal(await page.textContent('#sign-in-purpose'), 'Sign in to see the clients that act for you.', 'purpose');
+  await page.click('#signin >> text=Sign in with Acme');
+  await login(page);
+  const row = page.locator('tr[data-client-grant]');
+  await row.waitFor();
+  const cells = (await row.locator('td').allTextContents()).map((it) => it.replace(/\s+/g, ' ').trim());
+  equal(cells.slice(0, 3), ['Notes helper', first.id, 'nobody'], 'the client');
+  truthy(cells.slice(3, 5).every((it) => /second|minute|now/.test(it)), `since and last use: ${cells.slice(3, 5)}`);
+  equal(await page.locator('nav[aria-label="Parts of this screen"] a').allTextContents(), ['Accounts', 'Clients'], 'parts');
+  await accessible(page, 'the list');
+  equal(await status(first.tokens().access_token), 200, 'the status before');
+  await row.getByRole('button', { name: 'End access of Notes helper' }).focus();
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('dialog[open]');
+  await accessible(page, 'the dialog');
+  truthy((await page.textContent('dialog')).includes('stops acting for you'), 'whom it acts for');
+  await page.locator('[data-confirm="end-client"]').focus();
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('#no-clients');
+  // The focus was in the row, which is gone.
+  await page.waitForFunction(() => document.activeElement.matches('[tabindex="-1"]:has(#no-clients)'));
+  equal(await status(first.tokens().access_token), 401, 'the status after');
+  await close();
+});
+
+await check('the card of the account names the client behind a token', async () => {
+  const client = await signedIn('Reader of cards');
+  const { page, close } = await visit('#/connections/clients');
+  await signIn(page, client.tokens().access_token);
+  await page.click('#account-button');
+  const card = (await page.textContent('.menu')).replace(/\s+/g, ' ');
+  truthy(card.includes('acme.ada') && card.includes('signed in through Reader of cards'), card);
+  await page.keyboard.press('Escape');
+  equal(await page.locator('tr[data-client-grant]').count(), 1, 'clients');
+  await client.mcp.close();
+  client.stop();
+  await close();
+});
+
+await check('an administrator sees the clients of all people, and others do not', async () => {
+  const { page, close } = await visit('#/connections/clients/all', keys.olga, PHONE);
+  const row = page.locator('tr[data-client-grant]', { hasText: 'Reader of cards' });
+  await row.waitFor();
+  truthy((await row.textContent()).includes('acme.ada'), 'the person is not named');
+  await accessible(page, 'everyone’s clients on a phone');
+  await row.locator('[data-end]').click();
+  truthy((await page.textContent('dialog')).includes('stops acting for acme.ada'), 'whom it acts for');
+  await page.click('[data-confirm="end-client"]');
+  await page.waitForSelector('#no-clients');
+  equal(await listed(keys.olga, '?all=true'), [], 'clients');
+  await close();
+  const other = await visit('#/connections/clients/all', keys.ben);
+  await other.page.waitForSelector('.screen .empty');
+  truthy((await other.page.textContent('.screen')).includes('keys:manage'), 'the scope is not named');
+  await other.close();
+});
+
+await check('the command line lists clients and ends them', async () => {
+  const client = await signedIn('For the command line');
+  await client.mcp.close();
+  const command = (who, ...words) => {
+    const child = spawn(program, ['clients', ...words], {
+      env: { ...process.env, TOOLCRIB_URL: own, TOOLCRIB_KEY: keys[who] ?? who },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    const ran = { out: '', err: '' };
+    child.stdout.on('data', (data) => (ran.out += data));
+    child.stderr.on('data', (data) => (ran.err += data));
+    return new Promise((resolve) => child.once('close', (code) => resolve({ code, ...ran })));
+  };
+  const none = await command('olga', 'list');
+  equal([none.code, none.out], [0, ''], 'the own list of a key');
+  truthy(none.err.includes('no client acts for the principal of this key'), none.err);
+  const list = await command('olga', 'list', '--all', '--json');
+  const [grant] = JSON.parse(list.out);
+  equal([grant.name, grant.principal, grant.vouchedBy], ['For the command line', 'acme.ada', 'nobody'], 'the list');
+  const ownList = await command(client.tokens().access_token, 'list');
+  truthy(/For the command line .*nobody/.test(ownList.out), `the own list of a token is ${ownList.out} ${ownList.err}`);
+  const refused = await command('ben', 'list', '--all');
+  equal(refused.code, 1, 'the exit code without the scope');
+  truthy(refused.err.includes('keys:manage'), refused.err);
+  const foreign = await command('ben', 'end', grant.id);
+  equal(foreign.code, 1, 'the exit code for a client of another person');
+  truthy(foreign.err.includes('clients list'), foreign.err);
+  equal(await status(client.tokens().access_token), 200, 'the status before');
+  const ended = await command('olga', 'end', grant.id);
+  equal([ended.code, ended.err], [0, 'the access has ended\n'], 'the end');
+  equal(await status(client.tokens().access_token), 401, 'the status after');
+  client.stop();
+});
+
+await check('the record has each sign-in and each end, with the client’s id and no token', async () => {
+  const key = keyOf('audit', 'audit:read');
+  const events = await until('the events', async () => {
+    const reply = await fetch(`${own}/v1/events?limit=200`, { headers: { Authorization: `Bearer ${key}` } });
+    const found = (await reply.json()).events.map((it) => it.event ?? it).filter(({ type }) => type.startsWith('client.'));
+    return found.length >= 6 && found;
+  });
+  const kinds = events.map(({ type }) => type).sort();
+  equal(kinds, [...Array(3).fill('client.signed-in'), ...Array(3).fill('client.signed-out')], 'the events');
+  truthy(events.some(({ payload }) => payload.clientId === first.id), 'the client is not named');
+});
+
+await check('neither the log nor the store nor an address has a token or a code', async () => {
+  const texts = [server.log()];
+  for (const file of readdirSync(server.folder, { recursive: true, withFileTypes: true }))
+    if (file.isFile()) texts.push(readFileSync(join(file.parentPath, file.name), 'latin1'));
+  for (const text of texts) truthy(!/tc[adr]_[\w.-]{40,}|eyJ[\w-]{20,}\.eyJ/.test(text), 'a secret is kept');
+  const referers = provider.settings.seen.filter(({ referer }) => referer?.includes('/oauth/'));
+  equal(referers, [], 'referers at the provider');
+});
+
+await check('nothing was blocked, and no error was logged', () => equal(all, [], 'complaints'));
+
+first.stop();
+await browser.close();
+await server.stop();
+await provider.stop();
+finish();
