@@ -12,6 +12,7 @@
 #![warn(missing_docs)]
 
 mod approvals;
+mod auth;
 mod bridge;
 mod document;
 pub mod edit;
@@ -24,6 +25,7 @@ mod mcp;
 mod metrics;
 mod ordered;
 mod outputs;
+mod people;
 mod places;
 mod policy;
 pub mod policy_set;
@@ -60,29 +62,16 @@ use toml::{Spanned, de::DeTable};
 use toolcrib_core::{
     credential::Secret,
     id::SourceId,
+    people::People,
     scope::{Grant, Scope},
     source::command::RootPolicy,
 };
 
 use self::{
-    approvals::Approvals,
-    document::Document,
-    gate::Role,
-    limits::Limits,
-    metrics::Metrics,
-    ordered::OrderedTable,
-    places::Places,
-    policy::Policy,
-    policy_set::PolicySet,
-    record::Record,
-    resolver::Resolver,
-    scopes::RouteScope,
-    secret::Value,
-    source::Source,
-    store::Store,
-    telemetry::Telemetry,
-    tokens::{Authentication, Otc},
-    toolset::Toolset,
+    approvals::Approvals, auth::Authentication, document::Document, gate::Role, limits::Limits,
+    metrics::Metrics, ordered::OrderedTable, places::Places, policy::Policy, policy_set::PolicySet,
+    record::Record, resolver::Resolver, scopes::RouteScope, secret::Value, source::Source,
+    store::Store, telemetry::Telemetry, tokens::Otc, toolset::Toolset,
 };
 
 pub use approvals::{ApprovalsConfig, WebhookConfig};
@@ -210,6 +199,8 @@ pub struct Config {
     pub issuers: Vec<JwtConfig>,
     /// The authorization server for MCP clients, if there is one.
     pub bridge: Option<BridgeConfig>,
+    /// The principals that are one person.
+    pub people: People,
     /// Open eXecution Protocol.
     pub oxp: OxpConfig,
     /// Explorer.
@@ -353,6 +344,7 @@ impl Resolver<'_> {
         let issuers = self.issuers(typed.auth.jwt, otc_jwt.is_some());
         let public_url = server.public_url.as_deref();
         let bridge = typed.auth.bridge.and_then(|it| self.bridge(it, public_url, &issuers));
+        let people = self.people(typed.auth.same_person, &issuers, otc_jwt.as_ref());
         let own_issuer = bridge.as_ref().map(|bridge| bridge.own_issuer.as_str());
         let resource = self.resource(typed.auth.resource, own_issuer, server.tls.is_some());
         Config {
@@ -373,6 +365,7 @@ impl Resolver<'_> {
             otc: MountConfig { auth: typed.otc.auth },
             issuers,
             bridge,
+            people,
             otc_jwt,
             oxp: typed.oxp,
             explorer: typed.explorer,

@@ -30,6 +30,7 @@ impl Config {
             otc_jwt: _,
             issuers: _,
             bridge: _,
+            people: _,
             toolsets: _,
             // These are no settings of the file.
             protection: _,

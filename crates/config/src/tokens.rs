@@ -15,8 +15,6 @@ use toolcrib_oauth::{authorization::is_reserved, metadata::is_private_enough, sc
 use url::Url;
 
 use super::{
-    bridge::Bridge,
-    mcp::ResourceConfig,
     resolver::{Resolver, is_plain},
     secret::Value,
     server::MountAuth,
@@ -29,19 +27,6 @@ const MAX_KEY_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const MAX_KEY_LIFETIME: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// The minimum for HMAC with SHA-256 (RFC 7518, section 3.2).
 const MIN_SECRET: usize = 32;
-
-/// Identity providers.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Authentication {
-    /// Information for OAuth clients.
-    pub(super) resource: Option<ResourceConfig>,
-    /// The authorization server for MCP clients.
-    pub(super) bridge: Option<Bridge>,
-    /// Issuers of tokens; one table or several.
-    #[schemars(with = "Vec<JwtConfig>")]
-    pub(super) jwt: OneOrMore<JwtConfig>,
-}
 
 /// One table, or an array of tables with the same name.
 #[derive(Debug)]

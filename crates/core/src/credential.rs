@@ -20,7 +20,9 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    account::{AccountOf, AccountSpec, PresetClient, PresetEndpoints, ResourceParameter},
+    account::{
+        AccountOf, AccountSpec, PresetClient, PresetEndpoints, ResourceParameter, TokenExchange,
+    },
     audience::{Audience, InvalidAudience},
     call::{
         AccessToken, CredentialNeed, CredentialRefusal, CredentialResolver, FoundCredential,
@@ -142,6 +144,10 @@ pub enum CredentialProblem {
     /// consent again.
     #[error("the account that is connected to this tool's source must be connected again")]
     NeedsConsent,
+    /// The authorization server does not exchange the caller's token, or the service rejects the
+    /// results.
+    #[error("the caller's token is not accepted for this tool's service; contact the operator")]
+    NotExchanged,
 }
 
 // === impl Secret ===
@@ -224,7 +230,9 @@ impl CredentialProblem {
     pub fn code(self) -> &'static str {
         match self {
             Self::NotFound => "credential_not_found",
-            Self::OutOfAudience | Self::Expired | Self::Unreadable => "credential_forbidden",
+            Self::OutOfAudience | Self::Expired | Self::Unreadable | Self::NotExchanged => {
+                "credential_forbidden"
+            }
             Self::AuthExpired => "connector_auth_expired",
             Self::NotConnected | Self::NeedsConsent => "connection_required",
         }

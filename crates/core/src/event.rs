@@ -192,6 +192,11 @@ pub struct ToolCalled {
     pub args_hash: Option<String>,
     /// The caller.
     pub principal: PrincipalId,
+    /// Who acts for the caller, as the claim `act` of its token says (RFC 8693, section 4.1): at
+    /// most 4 ids, the present actor first. An actor without a readable id is `core.unreadable`,
+    /// and so is the fourth one of a longer chain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actors: Vec<PrincipalId>,
     /// How the tool is reached.
     pub transport: Transport,
 }

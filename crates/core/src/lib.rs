@@ -37,6 +37,7 @@ pub mod lint;
 pub mod names;
 pub mod number;
 pub mod offer;
+pub mod people;
 pub mod pin;
 mod pointer;
 pub mod principal;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::Timestamp,
+    credential::Secret,
     id::{CredentialId, KeyId, PrincipalId, TenantId},
     scope::{Grant, ScopeSet},
 };
@@ -37,11 +38,25 @@ impl Principal {
         Self { session: None, ..self.clone() }
     }
 
+    /// The token of a trusted issuer that it came with, for exchanges; `None` in a browser session.
+    pub fn presented(&self) -> Option<&Secret> {
+        match &self.auth {
+            AuthMethod::Jwt(token) if self.session.is_none() => token.presented.0.as_ref(),
+            AuthMethod::Jwt(_)
+            | AuthMethod::ApiKey(_)
+            | AuthMethod::Anonymous
+            | AuthMethod::Operator => None,
+        }
+    }
+
     /// Every principal that could be acting: itself, and the creators of its key.
     pub fn hands(&self) -> impl Iterator<Item = &PrincipalId> {
         std::iter::once(&self.id).chain(&self.makers)
     }
 }
+
+/// The most actors of a token that are recorded.
+pub const MAX_ACTORS: usize = 4;
 
 /// A principal with its tenant: principals of two tenants may have one id.
 ///
@@ -108,6 +123,14 @@ impl AuthMethod {
         }
     }
 
+    /// Who acts for the principal, as the issuer of its token says; the present actor first.
+    pub fn actors(&self) -> &[PrincipalId] {
+        match self {
+            Self::Jwt(token) => &token.actors,
+            Self::ApiKey(_) | Self::Anonymous | Self::Operator => &[],
+        }
+    }
+
     /// The client that acts for the person, if it has an access token of this server.
     pub fn client(&self) -> Option<&ActingClient> {
         match self {
@@ -117,8 +140,7 @@ impl AuthMethod {
     }
 }
 
-/// The facts of a verified token: enough to check later whether it is still valid, but not to
-/// present it.
+/// The facts of a verified token: enough to check later whether it is still valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Token {
@@ -136,6 +158,13 @@ pub struct Token {
     /// The client that acts for the person, for a token that this server issued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ActingClient>,
+    /// Who acts for the principal, as the issuer says (RFC 8693, section 4.1): at most
+    /// [`MAX_ACTORS`], the present actor first. They give and take no rights.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actors: Vec<PrincipalId>,
+    /// The token itself, if a source exchanges tokens. It stays in memory, with its principal.
+    #[serde(skip)]
+    pub presented: PresentedToken,
 }
 
 /// A client with an access token of this server's own authorization server.
@@ -152,10 +181,81 @@ pub struct ActingClient {
     pub path: String,
 }
 
+/// The token that a caller came with. It is neither stored nor printed, and two principals that
+/// differ in it alone are equal.
+#[derive(Clone, Default)]
+pub struct PresentedToken(Option<Secret>);
+
+// === impl ActingClient ===
+
 impl ActingClient {
     /// Whether the token is for requests to `path`.
     pub fn reaches(&self, path: &str) -> bool {
         let rest = path.strip_prefix(self.path.as_str());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+// === impl PresentedToken ===
+
+impl PresentedToken {
+    /// Wraps `token`.
+    pub fn new(token: Secret) -> Self {
+        Self(Some(token))
+    }
+}
+
+impl PartialEq for PresentedToken {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for PresentedToken {}
+
+impl fmt::Debug for PresentedToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PresentedToken(..)")
+    }
+}
+
+// === impl Token ===
+
+impl Token {
+    /// The same token without itself, for the store.
+    #[must_use]
+    pub fn without_presented(&self) -> Self {
+        Self { presented: PresentedToken::default(), ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // I-29
+    #[test]
+    fn a_presented_token_is_neither_printed_nor_stored() {
+        let stored = Token {
+            issuer: "https://id.example".to_owned(),
+            expires_at: Timestamp::UNIX_EPOCH,
+            roles: Vec::new(),
+            scopes: Vec::new(),
+            proof: [0; 32],
+            client: None,
+            actors: vec!["agent".parse().unwrap()],
+            presented: PresentedToken::default(),
+        };
+        let secret = Secret::new("token-canary".to_owned());
+        let token = Token { presented: PresentedToken::new(secret), ..stored.clone() };
+        let json = serde_json::to_string(&token).unwrap();
+        assert!(!json.contains("canary") && !format!("{token:?}").contains("canary"), "{json}");
+        let read: Token = serde_json::from_str(&json).unwrap();
+        assert!(read == token && read.presented.0.is_none());
+        assert!(token.without_presented().presented.0.is_none());
+        // Rows of earlier versions have no actors.
+        let earlier = json.replace(",\"actors\":[\"agent\"]", "");
+        let read: Token = serde_json::from_str(&earlier).unwrap();
+        assert!(earlier != json && read.actors.is_empty());
     }
 }

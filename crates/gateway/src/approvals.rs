@@ -195,12 +195,16 @@ impl Approvals {
         Ok(changed)
     }
 
-    /// Whether each approver of a grant could give it again now: its key or token is valid, and has
-    /// the scope and the role (I-103).
+    /// Whether each approver of a grant could give it again now: its key or token is valid, has the
+    /// scope and the role, and belongs to another person than the caller and the other approvers
+    /// (I-65, I-103).
     ///
     /// # Errors
     /// [`CallError::NotAccountable`] if this is unknown.
     fn is_upheld(&self, approval: &Approval) -> Result<bool, CallError> {
+        if !approval.is_by_different(&self.services.config().people) {
+            return Ok(false);
+        }
         for vote in approval.consents() {
             let Some(voter) = vote.voter(&approval.tenant) else { continue };
             match self.authenticator.confirm(&Arc::new(voter)) {

@@ -42,7 +42,7 @@ use chrono::DateTime;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
-use toolcrib_config::Config;
+use toolcrib_config::{Config, SourceConfig};
 use toolcrib_core::{
     clock::{Clock, Timestamp},
     id::{KeyId, PrincipalId},
@@ -114,6 +114,8 @@ struct Policy {
     roles: Roles,
     anonymous: Option<Arc<Principal>>,
     tokens: Tokens,
+    /// Whether a source exchanges the tokens of callers.
+    exchanges: bool,
 }
 
 /// The credentials that a mount accepts, in addition to keys and the tokens of issuers.
@@ -383,6 +385,9 @@ impl Inner {
             let policy = self.policy.load();
             let shared = accepted == AcceptedCredentials::Shared;
             return match policy.tokens.judge(text, shared, &policy.roles, self.clock.now()) {
+                Verdict::Holder(principal) if policy.exchanges => {
+                    Ok(Tokens::presenting(&principal, text))
+                }
                 Verdict::Holder(principal) => Ok(principal),
                 Verdict::Refused => Err(CredentialFailure::Refused(AuthError::Invalid)),
                 Verdict::Open(issuer) => Err(CredentialFailure::Open(issuer)),
@@ -531,7 +536,11 @@ impl Policy {
                 auth: AuthMethod::Anonymous,
             }))
         });
-        Self { roles: config.roles.clone(), anonymous, tokens }
+        let exchanges = |source: &SourceConfig| {
+            source.spec.account.as_ref().is_some_and(|account| account.exchange.is_some())
+        };
+        let exchanges = config.sources.iter().any(exchanges);
+        Self { roles: config.roles.clone(), anonymous, tokens, exchanges }
     }
 }
 

@@ -21,14 +21,14 @@ use toolcrib_config::scopes::RouteScope;
 use toolcrib_core::{
     authorize::{Authorizer as _, CallContext, DenialReason},
     catalog::Entry,
-    credential::CredentialNeed,
+    credential::{AccountOf, CredentialNeed},
     id::{PrincipalId, TenantId, ToolId},
     principal::Principal,
     source::SourceState,
 };
 
-use self::step::ExplanationReader;
 pub use self::step::{Step, StepName, StepResult};
+use self::{step::ExplanationReader, steps::UsedAccount};
 use crate::{
     audit::READ,
     gateway::Gateway,
@@ -60,6 +60,10 @@ pub struct Explanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub client_id: Option<String>,
+    /// Who acts for it, as the claim `act` of its token says; the present actor first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub actors: Vec<PrincipalId>,
     /// Its grants, with roles resolved.
     pub grants: Vec<String>,
     /// The tool, if one was found.
@@ -239,10 +243,16 @@ impl Gateway {
     ) -> Option<Step> {
         let need = snapshot.sources.get(&entry.source)?.credential_for(entry);
         let CredentialNeed::Account { source, account, .. } = &need else { return None };
-        let found = self.inner.pipeline.credentials.find(&need, &who.tenant, &who.id).await;
+        let credentials = &self.inner.pipeline.credentials;
+        let found = credentials.find_with(&need, &who.tenant, &who.id, who.presented()).await;
         let lacks = |own: &OwnTools| !own.has(entry.resource());
         let lacks = found.is_ok() && snapshot.own.known(who).as_deref().is_some_and(lacks);
-        Some(steps::connection(source, account, &found, lacks, to))
+        let uses = match account.of {
+            _ if account.exchange.is_some() && who.presented().is_some() => UsedAccount::Exchanged,
+            AccountOf::Principal => UsedAccount::Own,
+            AccountOf::Tenant => UsedAccount::Tenant,
+        };
+        Some(steps::connection(source, uses, &found, lacks, to))
     }
 
     /// The credential of a call by `who`, if the source of the tool requires one.
@@ -335,6 +345,7 @@ fn base(who: &Principal) -> Explanation {
         principal: who.id.clone(),
         tenant: who.tenant.clone(),
         client_id: who.auth.client().map(|client| client.id.clone()),
+        actors: who.auth.actors().to_vec(),
         grants: who.scopes.iter().map(ToString::to_string).collect(),
         tool: None,
         tools: None,

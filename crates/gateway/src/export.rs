@@ -59,6 +59,7 @@ mod tests {
                 call_id: "c1".parse().unwrap(),
                 args_hash: Some("ab".repeat(32)),
                 principal: "ann".parse().unwrap(),
+                actors: vec!["id|agent".parse().unwrap()],
                 transport: Transport::Mcp,
             }),
             EventBody::ToolReturned(ToolReturned {

@@ -2,7 +2,8 @@
 //!
 //! [`Credentials`] is the resolver of the gate: it finds the credential of a call and obtains its
 //! access token, before the call reaches its source. A credential is either one that the operator
-//! stored, or the account that its owner has connected (`grant`). The source attaches it by
+//! stored, the account that its owner has connected (`grant`), or what the token of the caller is
+//! exchanged for (`exchange`). The source attaches it by
 //! [`SourceCredential::attach`], and applies the returned [`Echoes`] to the response. A connection
 //! that callers share finds its own credential by [`SourceCredential::connect`]. `egress` checks at
 //! each destination, redirects included, whether the [`SendableCredential`] may be sent there.
@@ -15,6 +16,7 @@
 //! upstream echoes are replaced.
 
 mod denial;
+mod exchange;
 mod grant;
 mod oauth;
 mod refusal;
@@ -29,9 +31,9 @@ use tokio::sync::broadcast;
 use toolcrib_core::{
     call::{Invocation, Outcome, UpstreamError},
     credential::{
-        AccountSpec, CredentialNeed, CredentialProblem, CredentialRef, CredentialRefusal,
-        CredentialResolver, CredentialScope, CredentialStore, FoundCredential, GrantPlace, Owner,
-        RefusalCause, ResolvedCredential, UnsealedCredential,
+        AccountSpec, CredentialKind, CredentialNeed, CredentialProblem, CredentialRef,
+        CredentialRefusal, CredentialResolver, CredentialScope, CredentialStore, FoundCredential,
+        GrantPlace, Owner, RefusalCause, ResolvedCredential, Secret, UnsealedCredential,
     },
     egress::EgressTrail,
     id::{CredentialId, PrincipalId, SourceId, TenantId},
@@ -43,6 +45,7 @@ use url::Url;
 pub(crate) use self::sendable::tests::sendable;
 pub(crate) use self::{denial::TokenDenial, sendable::SendableCredential};
 use self::{
+    exchange::{Exchange, Exchanges},
     grant::{AccountQuery, Grants},
     oauth::Tokens,
     refusal::Refusal,
@@ -61,6 +64,7 @@ pub(crate) struct Credentials {
     hub: Arc<Hub>,
     tokens: Tokens,
     grants: Grants,
+    exchanges: Exchanges,
 }
 
 /// The credential that a source names.
@@ -97,7 +101,9 @@ struct CredentialQuery<'a> {
 impl Credentials {
     pub(crate) fn new(store: Option<Arc<dyn CredentialStore>>, hub: Arc<Hub>) -> Self {
         let tokens = Tokens::new(Arc::clone(&hub.clock), Arc::clone(&hub.network));
-        Self { store, tokens, grants: Grants::new(Arc::clone(&hub)), hub }
+        let grants = Grants::new(Arc::clone(&hub));
+        let exchanges = Exchanges::new(Arc::clone(&hub));
+        Self { store, tokens, grants, exchanges, hub }
     }
 
     /// The store of stored credentials.
@@ -202,6 +208,40 @@ impl CredentialResolver for Credentials {
             return Err(refusal.at(Some(&url)));
         }
         Ok(Some(FoundCredential { id: credential.id, owner: credential.owner }))
+    }
+
+    async fn resolve_with(
+        &self,
+        need: &CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+        presented: Option<&Secret>,
+    ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
+        if let Some(query) = AccountQuery::new(need, tenant, principal)?
+            && let Some(exchange) = Exchange::of(&query, presented)
+        {
+            let ready = self.exchanges.prepare(&exchange).await;
+            let ready = ready.map_err(|refusal| refusal.at(Some(&query.url)))?;
+            return Ok(Some(Arc::new(ready)));
+        }
+        self.resolve(need, tenant, principal).await
+    }
+
+    async fn find_with(
+        &self,
+        need: &CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+        presented: Option<&Secret>,
+    ) -> Result<Option<FoundCredential>, CredentialRefusal> {
+        if let Some(query) = AccountQuery::new(need, tenant, principal)?
+            && let Some(exchange) = Exchange::of(&query, presented)
+        {
+            let found = self.exchanges.find(&exchange);
+            let id = found.map_err(|refusal| refusal.at(Some(&query.url)))?;
+            return Ok(Some(FoundCredential { id, owner: query.place.owner.clone() }));
+        }
+        self.find(need, tenant, principal).await
     }
 }
 
@@ -353,6 +393,14 @@ impl SourceCredential {
         let query = AccountQuery { place, account: Arc::clone(account), url: url.clone() };
         let (grants, id) = (&self.credentials.grants, &sent.credential.id);
         let failed = |refusal: Refusal| self.unusable(&refusal.at(Some(url)));
+        if !matches!(sent.credential.kind, CredentialKind::RefreshToken(_)) {
+            // An exchanged token, with the token of the caller.
+            let exchange = Exchange::of(&query, Some(&sent.material.value));
+            let exchange = exchange.filter(|_| *denial == TokenDenial::Rejected);
+            let Some(exchange) = exchange else { return Ok(None) };
+            let renewed = self.credentials.exchanges.prepare(&exchange).await.map_err(failed)?;
+            return Ok(Some(Arc::new(renewed)).filter(|renewed| renewed.credential.id == *id));
+        }
         match denial {
             TokenDenial::Rejected => {
                 let renewed = grants.prepare(&query).await.map_err(failed)?;

@@ -49,6 +49,7 @@ use toolcrib_core::{
     id::{KeyId, PrincipalId, SourceId, TenantId},
     principal::AuthMethod,
     scope::Grant,
+    source::SourceFactory,
     store::{KeyStore as _, Storage as _},
 };
 use toolcrib_gateway::{
@@ -107,6 +108,7 @@ pub struct TestGatewayBuilder {
     files: Vec<(String, String)>,
     clock: Option<Arc<ManualClock>>,
     secrets: Secrets,
+    upstreams: bool,
 }
 
 /// Secrets by the name of their variable.
@@ -171,6 +173,13 @@ impl TestGatewayBuilder {
         self
     }
 
+    /// Connects to the sources of the configuration, in place of tools that are closures.
+    #[must_use]
+    pub fn upstreams(mut self) -> Self {
+        self.upstreams = true;
+        self
+    }
+
     /// Enables the test routes.
     #[must_use]
     pub fn test_routes(mut self) -> Self {
@@ -200,7 +209,8 @@ impl TestGatewayBuilder {
             .unwrap_or_else(|error| panic!("{error}\n{toml}"));
         config.test_routes = self.test_routes;
         let mut options = Options { durability: Durability::Relaxed, ..Options::default() };
-        if self.sources.iter().any(TestSource::has_accounts) || config.bridge.is_some() {
+        let has_accounts = self.upstreams || self.sources.iter().any(TestSource::has_accounts);
+        if has_accounts || config.bridge.is_some() {
             let key = SealKey::parse(&SealKey::generate().unwrap()).unwrap();
             options.seal_keys = SealKeys::new(key, []);
         }
@@ -208,7 +218,12 @@ impl TestGatewayBuilder {
         let storage = Arc::new(store.clone());
         let sources = Sources::new(self.sources);
         sources.1.set_store(store.grants());
-        let mut builder = GatewayBuilder::new(config.clone(), storage, Arc::new(sources.clone()));
+        let real = Factory::new(Arc::new(SystemClock::default())).with_grants(store.grants());
+        let factory: Arc<dyn SourceFactory> = match self.upstreams {
+            true => Arc::new(real),
+            false => Arc::new(sources.clone()),
+        };
+        let mut builder = GatewayBuilder::new(config.clone(), storage, factory);
         if let Some(clock) = &self.clock {
             builder = builder.clock(Arc::clone(clock) as Arc<dyn Clock>);
         }

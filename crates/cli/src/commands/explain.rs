@@ -284,8 +284,13 @@ fn print(explanation: &Value, requested: Option<&str>, printer: Printer) -> anyh
     };
     let grants: Vec<&str> = array("grants").iter().filter_map(Value::as_str).collect();
     let held = if grants.is_empty() { "nothing".to_owned() } else { grants.join(" ") };
+    let actors: Vec<&str> = array("actors").iter().filter_map(Value::as_str).collect();
+    let acting = match actors.as_slice() {
+        [] => String::new(),
+        actors => format!(", for whom {} acts", actors.join(", and for that ")),
+    };
     printer.foreign(&format!(
-        "principal {} of tenant {}, holding {held}",
+        "principal {} of tenant {}{acting}, holding {held}",
         text("principal"),
         text("tenant")
     ))?;

@@ -8,6 +8,7 @@ use toolcrib_core::{
     catalog::Tenants,
     credential::{
         AccountOf, AccountSpec, ClientAuth, PresetClient, PresetEndpoints, ResourceParameter,
+        TokenExchange,
     },
     egress::AllowList,
     source::SecretValue,
@@ -62,6 +63,13 @@ pub(super) struct Accounts {
     /// Further parameters of the authorization request, such as `access_type`.
     #[serde(default)]
     parameters: BTreeMap<String, String>,
+    /// How the token of a caller is exchanged for a token of the service. Callers with a token of
+    /// an issuer connect no account then. Needs `of = "principal"`, a client and both endpoints.
+    #[serde(default)]
+    exchange: Option<Exchange>,
+    /// Name of the service at the authorization server, for `exchange = "token-exchange"`.
+    #[serde(default)]
+    audience: Option<String>,
     /// Text between the scopes.
     #[serde(default = "blank")]
     scope_separator: String,
@@ -85,6 +93,15 @@ enum Pkce {
     Announced,
     /// The metadata may leave it out.
     Unannounced,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Exchange {
+    /// RFC 8693.
+    TokenExchange,
+    /// The flow of Microsoft Entra ID.
+    OnBehalfOf,
 }
 
 fn blank() -> String {
@@ -129,6 +146,7 @@ impl Resolver<'_> {
         if !matches!(typed.scope_separator.as_str(), " " | "," | "+") {
             self.complain(&key("scope_separator"), "expected \" \", \",\" or \"+\"");
         }
+        let exchange = self.exchange(&key, &typed);
         let resource = match typed.resource {
             None => ResourceParameter::OfServer,
             Some(text) if text.is_empty() => ResourceParameter::Omitted,
@@ -155,7 +173,44 @@ impl Resolver<'_> {
             trusts_unannounced_pkce: typed.pkce == Pkce::Unannounced,
             parameters: typed.parameters.into_iter().collect(),
             scope_separator: typed.scope_separator,
+            exchange,
         }))
+    }
+
+    fn exchange(
+        &mut self,
+        key: &impl Fn(&str) -> String,
+        typed: &Accounts,
+    ) -> Option<TokenExchange> {
+        let Some(exchange) = typed.exchange else {
+            if typed.audience.is_some() {
+                let message = "is for `exchange = \"token-exchange\"`";
+                self.complain(&key("audience"), message);
+            }
+            return None;
+        };
+        if typed.of != AccountOf::Principal {
+            let message = "the token of a caller is exchanged with `of = \"principal\"` only";
+            self.complain(&key("exchange"), message);
+        }
+        if typed.client_id.is_none() || typed.token_url.is_none() {
+            let message = "needs `client_id`, `authorization_url` and `token_url`";
+            self.complain(&key("exchange"), message);
+        }
+        let audience = typed.audience.clone();
+        if audience.as_ref().is_some_and(|it| it.is_empty() || it.chars().any(char::is_control)) {
+            self.complain(&key("audience"), "expected a name without control characters");
+        }
+        Some(match exchange {
+            Exchange::TokenExchange => TokenExchange::Standard { audience },
+            Exchange::OnBehalfOf => {
+                if audience.is_some() {
+                    let message = "is for `exchange = \"token-exchange\"`";
+                    self.complain(&key("audience"), message);
+                }
+                TokenExchange::OnBehalfOf
+            }
+        })
     }
 
     fn preset_client(

@@ -1,6 +1,8 @@
 //! Accounts of a source: `[source.oauth]`.
 
-use toolcrib_core::credential::{AccountOf, AccountSpec, ClientAuth, ResourceParameter};
+use toolcrib_core::credential::{
+    AccountOf, AccountSpec, ClientAuth, ResourceParameter, TokenExchange,
+};
 
 use crate::support::{complaint, parse};
 
@@ -46,9 +48,33 @@ fn a_service_without_metadata_has_its_endpoints_and_client_in_the_file() {
 }
 
 #[test]
+fn tokens_of_callers_are_exchanged_at_a_configured_endpoint() {
+    let endpoints = "client_id = \"c1\"\nauthorization_url = \"https://id.example/authorize\"\n\
+                     token_url = \"https://id.example/token\"";
+    let exchange = |word: &str| {
+        account(&format!("of = \"principal\"\nexchange = {word}\n{endpoints}")).exchange
+    };
+    let audience = Some("notes".to_owned());
+    assert_eq!(
+        exchange("\"token-exchange\"\naudience = \"notes\""),
+        Some(TokenExchange::Standard { audience })
+    );
+    assert_eq!(exchange("\"on-behalf-of\""), Some(TokenExchange::OnBehalfOf));
+}
+
+#[test]
 fn accounts_that_cannot_work_are_refused_with_a_reason() {
     let of = "of = \"principal\"\n";
     for (tenants, oauth, said) in [
+        ("[\"a\"]", format!("{of}exchange = \"on-behalf-of\""), "needs `client_id`"),
+        ("[\"a\"]", format!("{of}audience = \"x\""), "is for `exchange"),
+        (
+            "[\"a\"]",
+            "of = \"tenant\"\nexchange = \"token-exchange\"\nclient_id = \"c\"\n\
+             authorization_url = \"https://id.example/a\"\ntoken_url = \"https://id.example/t\""
+                .to_owned(),
+            "with `of = \"principal\"` only",
+        ),
         ("[\"a\", \"b\"]", of.to_owned(), "those of one tenant"),
         ("[\"a\"]", String::new(), "missing field `of`"),
         ("[\"a\"]", format!("{of}scopes = [\"a b\"]"), "is not a scope"),

@@ -5,4 +5,5 @@ mod accounts;
 mod bridge;
 mod config;
 mod config_schema;
+mod people;
 mod support;

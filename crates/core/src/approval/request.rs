@@ -1,7 +1,7 @@
 //! One approval request: the call it covers, the caller, and the votes on it.
 //!
-//! Invariant (I-65): a principal cannot approve its own call, with any key. A creator of keys
-//! counts as one voter together with all of them.
+//! Invariant (I-65): a person cannot approve its own call, with any key or under another principal
+//! ([`People`]). A creator of keys counts as one voter together with all of them.
 //!
 //! Invariant: a request changes only in this module, and a grant is used once.
 //!
@@ -20,6 +20,7 @@ use crate::{
     },
     id::{ApprovalId, CallId, EventId, KeyId, PrincipalId, RunId, TenantId, ToolId},
     json,
+    people::People,
     principal::{AuthMethod, Principal, Token},
     scope::{Scope, ScopeSet},
     text::{is_blank, visible_line},
@@ -203,7 +204,7 @@ pub enum VoteRefusal {
     /// There is no grant to withdraw.
     #[error("the approval is {0}, so there is no grant to withdraw")]
     NotGranted(&'static str),
-    /// The caller cannot approve its own call.
+    /// The caller cannot approve its own call, nor can another principal of the same person.
     #[error("you cannot approve your own request, with any key")]
     Own,
     /// One principal created, or could have used, both the voter's key and the caller's or an
@@ -216,8 +217,8 @@ pub enum VoteRefusal {
     /// The voter is anonymous.
     #[error("a vote requires credentials")]
     Anonymous,
-    /// One principal has one vote.
-    #[error("this principal has already voted")]
+    /// One person has one vote.
+    #[error("this principal, or another one of the same person, has already voted")]
     Again,
     /// The scope is missing.
     #[error("the vote requires the scope {0}")]
@@ -279,22 +280,41 @@ impl Approval {
         u32::try_from(granted.count()).unwrap_or(u32::MAX)
     }
 
-    /// Whether `who` requested it.
-    pub fn is_own(&self, who: &Principal) -> bool {
+    /// Whether `who` requested it, under any principal of the person.
+    fn is_own(&self, who: &Principal, people: &People) -> bool {
         let same_key = self.key.is_some() && who.auth.key() == self.key.as_ref();
-        self.tenant == who.tenant && (self.principal == who.id || same_key)
+        let same_person = people.are_one(&self.tenant, &self.principal, &who.id);
+        self.tenant == who.tenant && (same_person || same_key)
     }
 
-    /// Whether `who` shares a principal or key creator with the caller or with an approver.
-    fn shares_creator_with(&self, who: &Principal) -> bool {
-        let consented =
-            self.consents().flat_map(|vote| std::iter::once(&vote.principal).chain(&vote.makers));
-        let mut known = std::iter::once(&self.principal).chain(&self.makers).chain(consented);
-        known.any(|known| who.hands().any(|hand| hand == known))
+    /// Whether a person behind `who`, itself or a creator of its key, is also behind the caller or
+    /// an approver.
+    fn shares_person_with(&self, who: &Principal, people: &People) -> bool {
+        let consented = self.consents().flat_map(Vote::hands);
+        let mut known = self.hands().chain(consented);
+        known.any(|known| who.hands().any(|hand| people.are_one(&self.tenant, hand, known)))
+    }
+
+    /// Whether the caller and its approvers are different people. They were when they voted; the
+    /// operator may have declared two of them one person since.
+    pub fn is_by_different(&self, people: &People) -> bool {
+        let mut known: Vec<&PrincipalId> = self.hands().collect();
+        self.consents().all(|vote| {
+            let is_known =
+                |hand| known.iter().any(|other| people.are_one(&self.tenant, hand, other));
+            let is_other = !vote.hands().any(is_known);
+            known.extend(vote.hands());
+            is_other
+        })
+    }
+
+    /// The people that could have requested it: the caller, and the creators of its key.
+    fn hands(&self) -> impl Iterator<Item = &PrincipalId> {
+        std::iter::once(&self.principal).chain(&self.makers)
     }
 
     /// Whether `who` may see it: the caller, everyone who has voted, and every possible approver
-    /// may.
+    /// may. Other principals of the same people may not, because each has its rights alone.
     pub fn is_visible_to(&self, who: &Principal) -> bool {
         let may = |verdict| self.may_answer(who, verdict).is_ok();
         let has_part =
@@ -312,16 +332,17 @@ impl Approval {
     pub fn vote(
         &mut self,
         who: &Principal,
+        people: &People,
         verdict: Verdict,
         comment: Option<String>,
         now: Timestamp,
         term: chrono::Duration,
     ) -> Result<EventBody, VoteRefusal> {
         let comment = comment.filter(|comment| !is_blank(comment));
-        self.admits(who, verdict, comment.as_deref(), now)?;
+        self.admits(who, people, verdict, comment.as_deref(), now)?;
         let (key, token) = match &who.auth {
             AuthMethod::ApiKey(key) => (Some(key.clone()), None),
-            AuthMethod::Jwt(token) => (None, Some(Arc::clone(token))),
+            AuthMethod::Jwt(token) => (None, Some(Arc::new(token.without_presented()))),
             AuthMethod::Anonymous | AuthMethod::Operator => (None, None),
         };
         let (principal, makers) = (who.id.clone(), who.makers.clone());
@@ -370,6 +391,7 @@ impl Approval {
     pub fn admits(
         &self,
         who: &Principal,
+        people: &People,
         verdict: Verdict,
         comment: Option<&str>,
         now: Timestamp,
@@ -377,13 +399,13 @@ impl Approval {
         if who.auth == AuthMethod::Anonymous {
             return Err(VoteRefusal::Anonymous);
         }
-        if self.is_own(who) {
+        if self.is_own(who, people) {
             return Err(VoteRefusal::Own);
         }
         match verdict {
             Verdict::Withdraw => self.admits_withdrawal(who, now)?,
             Verdict::Grant | Verdict::Reject | Verdict::Override => {
-                self.admits_answer(who, verdict, now)?;
+                self.admits_answer(who, people, verdict, now)?;
             }
         }
         match comment.map(str::trim) {
@@ -397,6 +419,7 @@ impl Approval {
     fn admits_answer(
         &self,
         who: &Principal,
+        people: &People,
         verdict: Verdict,
         now: Timestamp,
     ) -> Result<(), VoteRefusal> {
@@ -407,11 +430,12 @@ impl Approval {
         if self.is_over(now) {
             return Err(VoteRefusal::NotPending(ApprovalState::Expired.as_str()));
         }
-        if self.votes.len() >= MAX_VOTES || self.votes.iter().any(|vote| vote.principal == who.id) {
+        let same = |vote: &Vote| people.are_one(&self.tenant, &vote.principal, &who.id);
+        if self.votes.len() >= MAX_VOTES || self.votes.iter().any(same) {
             return Err(VoteRefusal::Again);
         }
-        // A rejection cannot benefit the rejecting principal, so shared creators do not matter.
-        if verdict != Verdict::Reject && self.shares_creator_with(who) {
+        // A rejection cannot benefit the rejecting person, so shared creators do not matter.
+        if verdict != Verdict::Reject && self.shares_person_with(who, people) {
             return Err(VoteRefusal::SameHand);
         }
         Ok(())
@@ -516,6 +540,11 @@ impl Approval {
 // === impl Vote ===
 
 impl Vote {
+    /// The people that could have voted: the voter, and the creators of its key.
+    fn hands(&self) -> impl Iterator<Item = &PrincipalId> {
+        std::iter::once(&self.principal).chain(&self.makers)
+    }
+
     /// The voter as it authenticated in `tenant`, without scopes: its current credentials decide
     /// them. `None` for the operator at the machine, who has no credentials.
     pub fn voter(&self, tenant: &TenantId) -> Option<Principal> {

@@ -30,6 +30,21 @@ pub struct AccountSpec {
     pub parameters: Vec<(String, String)>,
     /// The text between scopes; a blank, unless the provider differs.
     pub scope_separator: String,
+    /// How tokens of callers are exchanged for tokens of the service. Its accounts are those of
+    /// principals, with a configured client and endpoints.
+    pub exchange: Option<TokenExchange>,
+}
+
+/// The exchange of a caller's token for one of the service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenExchange {
+    /// RFC 8693, with the name of the service at the authorization server.
+    Standard {
+        /// The parameter `audience`.
+        audience: Option<String>,
+    },
+    /// The on-behalf-of flow of Microsoft Entra ID.
+    OnBehalfOf,
 }
 
 /// Whose account a call uses.

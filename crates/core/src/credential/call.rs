@@ -116,6 +116,29 @@ pub trait CredentialResolver: Send + Sync + 'static {
         tenant: &TenantId,
         principal: &PrincipalId,
     ) -> Result<Option<FoundCredential>, CredentialRefusal>;
+
+    /// As [`resolve`](Self::resolve) for a caller that came with the token `presented`. If the need
+    /// says so, the token is exchanged; it goes to the token endpoint alone.
+    async fn resolve_with(
+        &self,
+        need: &CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+        _presented: Option<&Secret>,
+    ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
+        self.resolve(need, tenant, principal).await
+    }
+
+    /// As [`find`](Self::find) for a caller that came with the token `presented`.
+    async fn find_with(
+        &self,
+        need: &CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+        _presented: Option<&Secret>,
+    ) -> Result<Option<FoundCredential>, CredentialRefusal> {
+        self.find(need, tenant, principal).await
+    }
 }
 
 /// A resolver without credentials.
@@ -125,10 +148,12 @@ pub struct NoCredentials;
 // === impl CredentialNeed ===
 
 impl CredentialNeed {
-    /// Whether each principal uses an account of its own.
+    /// Whether each principal uses an account of its own that it has connected.
     pub fn is_own_account(&self) -> bool {
         match self {
-            Self::Account { account, .. } => account.of == AccountOf::Principal,
+            Self::Account { account, .. } => {
+                account.of == AccountOf::Principal && account.exchange.is_none()
+            }
             Self::None | Self::Stored { .. } => false,
         }
     }
@@ -193,6 +218,7 @@ pub fn denied(
         | CredentialProblem::NeedsConsent => EgressReason::Expired,
         CredentialProblem::NotFound
         | CredentialProblem::NotConnected
+        | CredentialProblem::NotExchanged
         | CredentialProblem::Unreadable => EgressReason::ProvenanceUnevaluable,
     };
     EgressDecided {

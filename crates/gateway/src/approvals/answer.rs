@@ -132,7 +132,8 @@ impl Approvals {
         comment: Option<String>,
     ) -> Result<Approval, ApprovalError> {
         let store = self.store()?;
-        let term = chrono::Duration::from_std(self.services.config().approvals.timeout);
+        let config = self.services.config();
+        let term = chrono::Duration::from_std(config.approvals.timeout);
         let term = term.unwrap_or(chrono::Duration::days(1));
         for _ in 0..MAX_ROUNDS {
             let mut approval = self.find(approver, id).await?.approval;
@@ -142,7 +143,7 @@ impl Approvals {
                 continue;
             }
             let event = approval
-                .vote(approver, verdict, comment.clone(), now, term)
+                .vote(approver, &config.people, verdict, comment.clone(), now, term)
                 .inspect_err(|refused| self.record_refused(approver, refused))
                 .map_err(ApprovalError::Refused)?;
             let event = self.caused(&approval, event);

@@ -59,8 +59,10 @@ impl ApprovalListener {
                 let is_last = seen <= self.after;
                 self.after = self.after.max(seen);
                 if !found.is_empty() {
-                    let now = self.approvals.services.now();
-                    let json = |approval| to_json(approval, None, &self.principal, now);
+                    let services = &self.approvals.services;
+                    let (config, now) = (services.config(), services.now());
+                    let (reader, people) = (&self.principal, &config.people);
+                    let json = |approval| to_json(approval, None, reader, people, now);
                     return Some(found.iter().map(json).collect());
                 }
                 // A page of approvals that are invisible to the principal may not be the last page.

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use toolcrib_core::{
     approval::{Approval, Verdict, Vote, VoteRefusal},
     clock::Timestamp,
+    people::People,
     principal::Principal,
 };
 
@@ -13,9 +14,10 @@ pub fn to_json(
     approval: &Approval,
     input: Option<&str>,
     reader: &Principal,
+    people: &People,
     now: Timestamp,
 ) -> Value {
-    let may = |verdict| approval.admits(reader, verdict, Some("-"), now).is_ok();
+    let may = |verdict| approval.admits(reader, people, verdict, Some("-"), now).is_ok();
     let mut input: Value =
         input.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let mut shown = |member: &str| input.get_mut(member).map(Value::take);
@@ -33,7 +35,7 @@ pub fn to_json(
         "votes": approval.votes.iter().map(vote_json).collect::<Vec<_>>(),
         "createdAt": approval.created_at,
         "expiresAt": approval.expires_at,
-        "whyNot": why_not(approval, reader, now),
+        "whyNot": why_not(approval, reader, people, now),
         "mayRespond": may(Verdict::Grant),
         "mayOverride": may(Verdict::Override),
         "mayWithdraw": may(Verdict::Withdraw),
@@ -54,8 +56,13 @@ pub fn to_json(
 }
 
 /// Why `reader` cannot approve a request that others can approve.
-fn why_not(approval: &Approval, reader: &Principal, now: Timestamp) -> Option<String> {
-    match approval.admits(reader, Verdict::Grant, None, now) {
+fn why_not(
+    approval: &Approval,
+    reader: &Principal,
+    people: &People,
+    now: Timestamp,
+) -> Option<String> {
+    match approval.admits(reader, people, Verdict::Grant, None, now) {
         Ok(()) | Err(VoteRefusal::NotPending(_)) => None,
         Err(refused) => Some(refused.to_string()),
     }

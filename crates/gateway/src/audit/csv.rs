@@ -9,7 +9,7 @@ use crate::audit::search::FoundEvent;
 /// The media type. `header` announces the row of [`write_header`] (RFC 4180).
 pub const CONTENT_TYPE: &str = "text/csv; charset=utf-8; header=present";
 
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "time",
     "event",
     "principal",
@@ -23,6 +23,7 @@ const COLUMNS: [&str; 13] = [
     "event_id",
     "position",
     "hash",
+    "actors",
 ];
 /// The members of payloads with the object of an event other than a tool: the resource of a denial, a
 /// key, a session of the console, a saved item, a host.
@@ -56,6 +57,8 @@ fn row(found: &FoundEvent) -> [Cow<'_, str>; COLUMNS.len()] {
     let owned = |cell: Option<String>| text(&cell.unwrap_or_default()).into_owned().into();
     let resource = RESOURCES.iter().find_map(|pointer| member(pointer));
     let time = event.timestamp.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
+    let actors = body.pointer("/payload/actors").and_then(Value::as_array);
+    let actors: Vec<&str> = actors.into_iter().flatten().filter_map(Value::as_str).collect();
     let took = found.run_time.map(|millis| millis.to_string());
     [
         time.into(),
@@ -71,6 +74,7 @@ fn row(found: &FoundEvent) -> [Cow<'_, str>; COLUMNS.len()] {
         text(event.event_id.as_str()),
         found.logged.position.to_string().into(),
         found.logged.link.hash.to_string().into(),
+        text(&actors.join(" ")).into_owned().into(),
     ]
 }
 

@@ -58,6 +58,7 @@ impl Events {
             call_id: call.call.clone(),
             args_hash: call.args_hash.clone(),
             principal: call.principal.clone(),
+            actors: call.actors.clone(),
             transport: call.entry.transport,
         });
         self.event(call.tenant.clone(), call.run.clone(), body, call.cause.clone())
@@ -162,6 +163,7 @@ impl Events {
                 let call = CallIdentity {
                     tenant: refusal.tenant.clone(),
                     principal: refusal.principal.clone(),
+                    actors: missed.actors.clone(),
                     agent: AgentId::system(),
                     run: missed.run.clone(),
                     call: missed.call.clone(),

@@ -12,6 +12,8 @@ use toolcrib_core::{
 pub(crate) struct CallIdentity {
     pub(crate) tenant: TenantId,
     pub(crate) principal: PrincipalId,
+    /// Who acts for the principal.
+    pub(crate) actors: Vec<PrincipalId>,
     pub(crate) agent: AgentId,
     pub(crate) run: RunId,
     pub(crate) call: CallId,

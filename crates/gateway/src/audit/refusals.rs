@@ -75,6 +75,8 @@ pub(crate) enum RefusalSubject {
 /// A call of a tool that the caller may not use.
 #[derive(Clone)]
 pub(crate) struct MissedCall {
+    /// Who acts for the caller.
+    pub(crate) actors: Vec<PrincipalId>,
     pub(crate) run: RunId,
     pub(crate) call: CallId,
     /// The event of the call that this one is a step of.

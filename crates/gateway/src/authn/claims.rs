@@ -8,6 +8,7 @@ use toolcrib_config::ClaimPath;
 use toolcrib_core::{
     clock::Timestamp,
     id::{PrincipalId, TenantId},
+    principal::MAX_ACTORS,
     scope::{Grant, Scope},
 };
 
@@ -17,6 +18,8 @@ pub(super) type Claims = Map<String, Value>;
 
 /// Most roles to read from a token.
 const MAX_ROLES: usize = 256;
+/// The id of an actor without a readable one, and of the last recorded actor of a longer chain.
+const UNREADABLE: &str = "core.unreadable";
 
 /// The expiry of a token that is valid at `now`, if clocks differ by at most `skew`.
 ///
@@ -83,6 +86,33 @@ pub(super) fn principal(prefix: &str, name: &str) -> Result<PrincipalId, NoToken
         }
     }
     PrincipalId::parse(&id).map_err(|_| NoToken)
+}
+
+/// The ids of those who act for the subject of a token of `issuer` (RFC 8693, section 4.1), the
+/// present actor first. Those of the same issuer have its `prefix`, like principals.
+pub(super) fn actors(claims: &Claims, issuer: &str, prefix: &str) -> Vec<PrincipalId> {
+    let mut actors = Vec::new();
+    let mut next = claims.get("act");
+    while let Some(actor) = next.filter(|act| !act.is_null() && actors.len() < MAX_ACTORS) {
+        next = actor.get("act");
+        let is_cut = next.is_some_and(|act| !act.is_null()) && actors.len() + 1 == MAX_ACTORS;
+        let id = actor_id(actor, issuer, prefix).filter(|_| !is_cut);
+        actors.extend(id.or_else(|| PrincipalId::parse(UNREADABLE).ok()));
+    }
+    actors
+}
+
+fn actor_id(actor: &Value, issuer: &str, prefix: &str) -> Option<PrincipalId> {
+    let name = actor.get("sub")?.as_str()?;
+    match actor.get("iss") {
+        None => principal(prefix, name).ok(),
+        Some(of) if of == issuer => principal(prefix, name).ok(),
+        // An address is no prefix of principals, so this actor looks like none of another issuer.
+        Some(of) => {
+            let of = of.as_str().filter(|of| of.contains("://"))?;
+            principal(&format!("{of}|"), name).ok()
+        }
+    }
 }
 
 /// The tenant `name`, unless that is the name of the operator.
@@ -182,6 +212,41 @@ mod tests {
         assert_eq!(id("ä\n").as_deref(), Ok("id|%C3%A4%0A"));
         assert_eq!(id(""), Err(NoToken));
         assert_eq!(id(&"a".repeat(126)), Err(NoToken), "never cut off");
+    }
+
+    #[test]
+    fn actors_are_ids_and_few() {
+        let ids = |act: Value| {
+            let claims = claims(json!({ "sub": "ann", "act": act }));
+            let ids = actors(&claims, "https://id.example", "id|");
+            ids.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert!(actors(&claims(json!({ "sub": "ann" })), "https://id.example", "id|").is_empty());
+        assert!(ids(json!(null)).is_empty());
+        let noted = json!({ "sub": "agent", "note": "canary", "act": null });
+        assert_eq!(ids(noted), ["id|agent"]);
+        assert_eq!(ids(json!({ "sub": "a", "iss": "https://id.example" })), ["id|a"]);
+        let foreign = json!({ "sub": "a b", "iss": "https://o.example", "act": { "sub": "c" } });
+        assert_eq!(ids(foreign), ["https://o.example|a%20b", "id|c"]);
+        for unreadable in [
+            json!("agent"),
+            json!({}),
+            json!({ "sub": 1 }),
+            json!({ "sub": "" }),
+            json!({ "sub": "a".repeat(200) }),
+            json!({ "sub": "a", "iss": "other" }),
+            json!({ "sub": "a", "iss": 1 }),
+            json!({ "sub": "a", "iss": "https://o.example/ä" }),
+        ] {
+            assert_eq!(ids(unreadable.clone()), [UNREADABLE], "{unreadable}");
+        }
+        let chain = |depth: usize| {
+            let link =
+                |inner: Value, number: usize| json!({ "sub": format!("a{number}"), "act": inner });
+            (1..depth).fold(json!({ "sub": "a0" }), link)
+        };
+        assert_eq!(ids(chain(4)), ["id|a3", "id|a2", "id|a1", "id|a0"]);
+        assert_eq!(ids(chain(60)), ["id|a59", "id|a58", "id|a57", UNREADABLE]);
     }
 
     #[test]

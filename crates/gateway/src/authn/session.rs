@@ -201,7 +201,7 @@ impl Authenticator {
             _ if caller.session.is_some() => return Err(SessionError::NoCredential),
             AuthMethod::ApiKey(key) => SessionCredential::Key(key.clone()),
             AuthMethod::Jwt(token) if token.client.is_none() => {
-                SessionCredential::Token(Arc::clone(token))
+                SessionCredential::Token(Arc::new(token.without_presented()))
             }
             // A client is not the person in a browser.
             AuthMethod::Jwt(_) | AuthMethod::Anonymous | AuthMethod::Operator => {

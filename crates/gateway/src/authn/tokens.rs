@@ -11,8 +11,9 @@ use sha2::{Digest as _, Sha256};
 use toolcrib_config::{Config, JwtAlgorithm, JwtConfig, SharedJwtConfig};
 use toolcrib_core::{
     clock::Timestamp,
+    credential::Secret,
     id::{PrincipalId, TenantId},
-    principal::{AuthMethod, Principal, Token},
+    principal::{AuthMethod, PresentedToken, Principal, Token},
 };
 
 use super::{
@@ -126,6 +127,19 @@ impl Tokens {
             self.verified.insert(digest, Arc::clone(principal));
         }
         verdict
+    }
+
+    /// `principal` with the token `text` that it came with. Those with a shared secret are never
+    /// exchanged. The cache has principals without their tokens.
+    pub(super) fn presenting(principal: &Arc<Principal>, text: &str) -> Arc<Principal> {
+        let AuthMethod::Jwt(token) = &principal.auth else { return Arc::clone(principal) };
+        if token.issuer == SHARED {
+            return Arc::clone(principal);
+        }
+        let presented = PresentedToken::new(Secret::new(text.to_owned()));
+        let token = Token { presented, ..Token::clone(token) };
+        let auth = AuthMethod::Jwt(Arc::new(token));
+        Arc::new(Principal { auth, ..Principal::clone(principal) })
     }
 
     /// Whether a token could have the principal `id` of `tenant`.
@@ -272,6 +286,8 @@ pub(super) fn mapped(
         scopes: claims::scopes(at(&config.claims.scopes)),
         proof: issuer.proof(thumbprint),
         client: None,
+        actors: claims::actors(said, &config.issuer, config.principal_prefix()),
+        presented: PresentedToken::default(),
     };
     Ok((id, tenant, token))
 }
@@ -338,6 +354,8 @@ impl SharedSecretVerifier {
             scopes: self.config.scopes.clone(),
             proof: self.proof,
             client: None,
+            actors: Vec::new(),
+            presented: PresentedToken::default(),
         };
         let all = match token.claims.get("scope") {
             None => all,

@@ -208,6 +208,8 @@ fn successor(salt: &str, presented: &Presented<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use toolcrib_core::principal::PresentedToken;
+
     use super::*;
 
     fn secret(text: &str) -> Secret {
@@ -230,6 +232,8 @@ mod tests {
                 scopes: Vec::new(),
                 proof: [0; 32],
                 client: None,
+                actors: Vec::new(),
+                presented: PresentedToken::default(),
             },
             current: Digest::of(b"code"),
             request: None,

@@ -9,9 +9,7 @@ use toolcrib_core::{
     authorize::{CallContext, DenialReason},
     call::CallInput,
     catalog::{Entry, Tenants},
-    credential::{
-        AccountOf, AccountSpec, CredentialRef, CredentialRefusal, FoundCredential, RefusalCause,
-    },
+    credential::{AccountOf, CredentialRef, CredentialRefusal, FoundCredential, RefusalCause},
     descriptor::Approval,
     id::SourceId,
     principal::Principal,
@@ -208,23 +206,37 @@ pub(super) fn quota(calls: &[u32], left: Result<(), QuotaError>) -> Step {
     Step::new(StepName::Quota, result, message).with(json!({ "callsPerDay": calls }))
 }
 
+/// The account that calls of a caller act with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UsedAccount {
+    /// The one that the caller has connected.
+    Own,
+    /// The one of the tenant.
+    Tenant,
+    /// The one of the caller's token at its identity provider.
+    Exchanged,
+}
+
 /// Whether the account that calls of the caller use is connected, and has the tool.
 pub(super) fn connection(
     source: &SourceId,
-    account: &AccountSpec,
+    uses: UsedAccount,
     found: &Result<Option<FoundCredential>, CredentialRefusal>,
     lacks: bool,
     to: ExplanationReader,
 ) -> Step {
-    let (result, message) = match (found, account.of) {
+    let (result, message) = match (found, uses) {
         (Ok(_), _) if lacks => {
             (StepResult::Stop, "the caller's own account does not have this tool".to_owned())
         }
-        (Ok(_), AccountOf::Principal) => {
+        (Ok(_), UsedAccount::Own) => {
             (StepResult::Pass, "calls act with the caller's own account".to_owned())
         }
-        (Ok(_), AccountOf::Tenant) => {
+        (Ok(_), UsedAccount::Tenant) => {
             (StepResult::Pass, "calls act with the account of the tenant".to_owned())
+        }
+        (Ok(_), UsedAccount::Exchanged) => {
+            (StepResult::Pass, "the caller's token is exchanged for one of the service".to_owned())
         }
         (Err(CredentialRefusal { cause: RefusalCause::Credential(problem), .. }), _) => {
             (StepResult::Stop, problem.to_string())
@@ -236,7 +248,11 @@ pub(super) fn connection(
         Ok(found) => found.as_ref().map(|found| &found.id),
         Err(refusal) => refusal.id.as_ref(),
     };
-    let mut details = json!({ "sourceId": source, "of": account.of });
+    let of = match uses {
+        UsedAccount::Own | UsedAccount::Exchanged => AccountOf::Principal,
+        UsedAccount::Tenant => AccountOf::Tenant,
+    };
+    let mut details = json!({ "sourceId": source, "of": of });
     if let (true, Some(details)) = (lacks, details.as_object_mut()) {
         details.insert(LACKS.to_owned(), json!(true));
     }

@@ -423,7 +423,8 @@ impl Pipeline {
             _ => CallError::NoSuchTool,
         };
         let cause = call.step.as_ref().map(|step| step.cause.clone());
-        let missed = MissedCall { run: call.run.clone(), call: call.id.clone(), cause };
+        let actors = principal.auth.actors().to_vec();
+        let missed = MissedCall { actors, run: call.run.clone(), call: call.id.clone(), cause };
         self.audit.denials().missed(principal, audit::CALL, miss, Some(missed));
         error
     }
@@ -510,6 +511,7 @@ impl Call {
         CallIdentity {
             tenant: principal.tenant.clone(),
             principal: principal.id.clone(),
+            actors: principal.auth.actors().to_vec(),
             agent: AgentId::system(),
             run: self.run.clone(),
             call: self.id.clone(),

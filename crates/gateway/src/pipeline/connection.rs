@@ -28,7 +28,8 @@ impl Pipeline {
     ) -> Result<(), CallError> {
         let step = call.span.begin_step("toolcrib.connection");
         let deadline = target.entry.timeout;
-        let finding = self.credentials.find(&target.need, &principal.tenant, &principal.id);
+        let Principal { tenant, id, .. } = principal;
+        let finding = self.credentials.find_with(&target.need, tenant, id, principal.presented());
         let source = &target.entry.source;
         step.close(match tokio::time::timeout(deadline, finding).await {
             Ok(Ok(found)) => {
@@ -103,6 +104,7 @@ fn is_again(problem: CredentialProblem) -> Option<bool> {
         | CredentialProblem::OutOfAudience
         | CredentialProblem::Expired
         | CredentialProblem::Unreadable
+        | CredentialProblem::NotExchanged
         | CredentialProblem::AuthExpired => None,
     }
 }

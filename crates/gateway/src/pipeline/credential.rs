@@ -37,7 +37,8 @@ impl Pipeline {
         let clock = &self.services.clock;
         let began = clock.monotonic_nanos();
         let deadline = target.entry.timeout;
-        let resolving = self.credentials.resolve(need, &principal.tenant, &principal.id);
+        let Principal { tenant, id, .. } = principal;
+        let resolving = self.credentials.resolve_with(need, tenant, id, principal.presented());
         let resolved = tokio::select! {
             biased;
             () = cancellation.cancelled() => Err(CallError::Cancelled),

@@ -5,6 +5,7 @@ mod binding;
 mod ending;
 mod hands;
 mod parts;
+mod people;
 mod webhook;
 
 use std::{sync::atomic::Ordering, time::Duration};

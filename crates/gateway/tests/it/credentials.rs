@@ -42,6 +42,7 @@ async fn a_call_without_its_credential_requests_no_approval() {
         (CredentialProblem::NotFound, "credential_not_found"),
         (CredentialProblem::Expired, "credential_forbidden"),
         (CredentialProblem::OutOfAudience, "credential_forbidden"),
+        (CredentialProblem::NotExchanged, "credential_forbidden"),
         (CredentialProblem::AuthExpired, "connector_auth_expired"),
     ] {
         let rig = rig(&["keyed"], ASKS).await;

@@ -7,7 +7,7 @@ use std::{
 
 use chrono::DateTime;
 use serde_json::json;
-use toolcrib_core::principal::{AuthMethod, Principal, Token};
+use toolcrib_core::principal::{AuthMethod, PresentedToken, Principal, Token};
 use toolcrib_gateway::metrics::{METRICS, MetricKind};
 use toolcrib_store::MemoryCatalogs;
 
@@ -117,6 +117,8 @@ async fn a_token_adds_no_tenant_to_the_labels() {
     let by_token = |tenant: &str| Principal {
         auth: AuthMethod::Jwt(Arc::new(Token {
             client: None,
+            actors: Vec::new(),
+            presented: PresentedToken::default(),
             issuer: "https://id.example.com".to_owned(),
             expires_at: DateTime::UNIX_EPOCH,
             roles: Vec::new(),

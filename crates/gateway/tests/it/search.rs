@@ -49,6 +49,7 @@ fn call(number: usize) -> Vec<NewEvent> {
             call_id: id("call", number).parse().unwrap(),
             args_hash: None,
             principal: principal.parse().unwrap(),
+            actors: Vec::new(),
             transport: Transport::Mcp,
         }),
         timestamp: at(0),
@@ -368,6 +369,7 @@ fn called(principal: &str, tool: &str) -> EventBody {
         call_id: "01a2113e-7b1c-7f00-a000-000000000000".parse().unwrap(),
         args_hash: None,
         principal: principal.parse().unwrap(),
+        actors: Vec::new(),
         transport: Transport::Mcp,
     })
 }

@@ -20,12 +20,13 @@ const PERMANENT: &[&str] = &[
     "invalid_scope",
     "invalid_target",
 ];
-/// Codes of GitHub and Slack, and the standard ones with their meaning.
+/// Codes of GitHub, Slack and Microsoft Entra ID, and the standard ones with their meaning.
 const OTHER_CODES: &[(&str, &str)] = &[
     ("bad_refresh_token", "invalid_grant"),
     ("bad_verification_code", "invalid_grant"),
     ("invalid_refresh_token", "invalid_grant"),
     ("invalid_code", "invalid_grant"),
+    ("interaction_required", "invalid_grant"),
     ("incorrect_client_credentials", "invalid_client"),
     ("bad_client_secret", "invalid_client"),
     ("invalid_client_id", "invalid_client"),
@@ -131,6 +132,7 @@ mod tests {
             (400, "invalid_grant", Some("invalid_grant")),
             (200, "bad_verification_code", Some("invalid_grant")),
             (200, "invalid_refresh_token", Some("invalid_grant")),
+            (400, "interaction_required", Some("invalid_grant")),
             (401, "invalid_client", Some("invalid_client")),
             (200, "incorrect_client_credentials", Some("invalid_client")),
             (200, "canary", None),

@@ -3,6 +3,7 @@
 
 mod calls;
 mod connect;
+mod exchange;
 mod lists;
 mod recipes;
 mod renew;
@@ -98,6 +99,7 @@ impl Stage {
             trusts_unannounced_pkce: false,
             parameters: Vec::new(),
             scope_separator: " ".to_owned(),
+            exchange: None,
         };
         let spec = SourceSpec {
             id: "crib".parse().unwrap(),

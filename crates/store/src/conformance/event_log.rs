@@ -28,6 +28,7 @@ pub fn called(tenant: &str, run: &str, event: &str, call: &str) -> NewEvent {
             call_id: call.parse().unwrap(),
             args_hash: Some("ab".repeat(32)),
             principal: "alice".parse().unwrap(),
+            actors: Vec::new(),
             transport: Transport::Mcp,
         }),
         timestamp: moment(1),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use toolcrib_core::{
     id::KeyId,
-    principal::Token,
+    principal::{PresentedToken, Token},
     store::{KeyRecord, KeyRotation, SessionCredential, Storage, StoreError},
 };
 
@@ -51,6 +51,8 @@ pub async fn sessions_leave_the_store_a_day_after_they_expire(storage: &dyn Stor
         scopes: vec!["files:*".parse().unwrap()],
         proof: [7; 32],
         client: None,
+        actors: vec!["id.example|agent".parse().unwrap()],
+        presented: PresentedToken::default(),
     };
     let of_token = KeyRecord {
         session: Some(SessionCredential::Token(Arc::new(token))),

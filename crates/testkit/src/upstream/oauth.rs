@@ -118,6 +118,8 @@ struct Server {
     codes: HashMap<String, Code>,
     access: HashMap<String, Token>,
     refresh: HashMap<String, Token>,
+    /// Accounts by the tokens of callers.
+    subjects: HashMap<String, String>,
     /// Accounts by session.
     sessions: HashMap<String, String>,
     /// Refresh tokens that were sent a second time.
@@ -237,6 +239,11 @@ impl OAuthServer {
     pub fn add_client(&self, id: &str, secret: Option<&str>) {
         let secret = secret.map(str::to_owned);
         self.shared.state.lock().clients.insert(id.to_owned(), secret);
+    }
+
+    /// Exchanges the token `subject` of a caller for one of `account`.
+    pub fn exchange(&self, subject: &str, account: &str) {
+        self.shared.state.lock().subjects.insert(subject.to_owned(), account.to_owned());
     }
 
     /// Forgets all registered clients.
@@ -581,6 +588,15 @@ async fn token(State(shared): App, headers: HeaderMap, body: String) -> Response
             }
             None => return refused("invalid_grant"),
         },
+        kind @ ("urn:ietf:params:oauth:grant-type:token-exchange"
+        | "urn:ietf:params:oauth:grant-type:jwt-bearer") => {
+            let name = if kind.ends_with("exchange") { "subject_token" } else { "assertion" };
+            let Some(account) = state.subjects.get(&part(name)).cloned() else {
+                return refused("invalid_grant");
+            };
+            let scopes = part("scope").split_whitespace().map(str::to_owned).collect();
+            Token { account, scopes, resource: None, is_lasting: false, is_used: false }
+        }
         _ => return refused("unsupported_grant_type"),
     };
     if form.get("resource") != token.resource.as_ref() {

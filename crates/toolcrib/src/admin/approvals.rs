@@ -213,7 +213,8 @@ fn described(
     arguments: Option<&str>,
     now: Timestamp,
 ) -> Value {
-    let mut shown = to_json(approval, arguments, &context.caller, now);
+    let config = context.gateway.config();
+    let mut shown = to_json(approval, arguments, &context.caller, &config.people, now);
     let may = |member: &str| shown.get(member) == Some(&Value::Bool(true));
     if !may("mayRespond") && !may("mayOverride") {
         return shown;

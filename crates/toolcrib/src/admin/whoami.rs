@@ -31,6 +31,9 @@ pub(super) struct Whoami {
     /// The name of that client, which it chose.
     #[serde(skip_serializing_if = "Option::is_none")]
     client_name: Option<String>,
+    /// Who acts for the principal, as the claim `act` of its token says; the present actor first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    actors: Vec<String>,
     /// The id of the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     key_id: Option<String>,
@@ -76,6 +79,7 @@ pub(super) async fn whoami(context: Context) -> Result<Response, Failure> {
         },
         client_id: caller.auth.client().map(|client| client.id.clone()),
         client_name,
+        actors: caller.auth.actors().iter().map(ToString::to_string).collect(),
         key_id: caller.auth.key().map(ToString::to_string),
         session_id: caller.session.as_ref().map(ToString::to_string),
         expires_at: authenticator.expiry(caller).map(moment),

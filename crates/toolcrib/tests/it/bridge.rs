@@ -153,7 +153,7 @@ fn tokens(reply: &Reply) -> (String, String) {
 }
 
 /// Signs in as the person of the provider, with a registered client.
-async fn signed_in(gw: &TestGateway) -> (String, String, String) {
+pub(crate) async fn signed_in(gw: &TestGateway) -> (String, String, String) {
     let client = registered(gw).await;
     let back = Browser::new(gw).sign_in(&query(&client, &[])).await;
     let (access, refresh) = tokens(&exchange(gw, &client, &back["code"]).await);

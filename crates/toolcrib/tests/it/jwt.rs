@@ -79,6 +79,46 @@ async fn a_token_is_its_principal_with_its_scopes_and_roles() {
     assert_eq!(issuer.requests(), 1, "the keys are cached");
 }
 
+/// Actors (RFC 8693, section 4.1) are recorded with the calls of the principal that they act for.
+#[tokio::test]
+async fn a_call_names_those_who_act_for_its_caller() {
+    let issuer = TestIssuer::start().await;
+    let gw = gateway(&issuer.config("")).await;
+    let act = json!({
+        "sub": "agent", "note": "content-canary",
+        "act": { "sub": "planner", "iss": "https://other.example" },
+    });
+    let token = issuer.sign(&with(&issuer.claims(gw.gateway.clock().now()), "act", act));
+    let actors = json!(["id|agent", "https://other.example|planner"]);
+    let caller = gw.bearer(&token);
+    for (tool, status) in [("crib.read", 200), ("crib.write", 403)] {
+        let call = json!({ "request": { "tool_id": tool } });
+        let reply = caller.post("/tools/call", call).await;
+        let is_done = reply.status == 200;
+        assert_eq!(is_done, status == 200, "{}", reply.text());
+        let name = format!("mcp:{tool}");
+        let wanted = |event: &Value| {
+            event["type"] == "agent.toolCalled" && event["payload"]["toolName"] == name
+        };
+        let called = gw.event(wanted).await;
+        assert_eq!(called["payload"]["actors"], actors, "{called}");
+        assert_eq!(called["payload"]["principal"], "id|ann");
+    }
+    let whoami = caller.get("/v1/whoami").await.json();
+    assert_eq!((&whoami["principal"], &whoami["actors"]), (&json!("id|ann"), &actors));
+    let explained = caller.get("/v1/explain?tool=crib__read").await.json();
+    assert_eq!((&explained["actors"], &explained["outcome"]), (&actors, &json!("allowed")));
+    assert!(!format!("{:?}", gw.events().await).contains("content-canary"));
+    let auditor = gw.principal("auditor", ["audit:read"]).await;
+    let table = auditor.get("/v1/events/export?format=csv&principal=id%7Cann").await.text();
+    assert!(table.contains(",id|agent https://other.example|planner"), "{table}");
+
+    // A caller without the claim has none.
+    let token = issuer.sign(&issuer.claims(gw.gateway.clock().now()));
+    let whoami = gw.bearer(&token).get("/v1/whoami").await.json();
+    assert_eq!(whoami.get("actors"), None);
+}
+
 /// An authorization server without OpenID Connect describes itself elsewhere (RFC 8414).
 #[tokio::test]
 async fn an_issuer_without_openid_is_found() {

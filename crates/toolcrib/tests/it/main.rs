@@ -12,6 +12,7 @@ mod cors;
 mod denied_calls;
 mod embed;
 mod errors;
+mod exchange;
 mod explain;
 mod explorer;
 mod explorer_library;

@@ -21,7 +21,9 @@ pub(crate) fn event_line(event: &RunEvent, tenant: Option<&TenantId>) -> String 
 fn describe(body: &EventBody) -> String {
     match body {
         EventBody::ToolCalled(called) => {
-            format!("{} by {} (call {})", called.tool_name, called.principal, called.call_id)
+            let acting: Vec<String> = called.actors.iter().map(|id| format!(" via {id}")).collect();
+            let (tool, by, call) = (&called.tool_name, &called.principal, &called.call_id);
+            format!("{tool} by {by}{} (call {call})", acting.concat())
         }
         EventBody::ToolReturned(returned) => describe_return(returned),
         EventBody::AuthorizationDecided(decided) => format!(

@@ -337,6 +337,9 @@ function Status({ status, code }) {
     ${code && code !== status && html` <span class="muted">${String(code).replaceAll('_', ' ')}</span>`}`;
 }
 
+/** Who acts for the principal of a call. */
+const Acting = ({ ids = [] }) => ids.map((id) => html`<span key=${id} class="muted">${' '}via <bdi>${id}</bdi></span>`);
+
 const codeOf = ({ payload }) => payload.error?.code ?? payload.reason;
 
 /** A name filters the events, or opens the tool; the button next to a tool filters. */
@@ -347,7 +350,7 @@ function Row({ it, add, addressWith }) {
   return html`<tr data-type=${event.type}>
     <td class="nowrap"><${Time} at=${event.timestamp} /></td>
     <td>${NAMES[event.type] ?? event.type}</td>
-    <td>${principal ? html`<span class="cell"><${Person} name=${principal} to=${addressWith('actor', principal)} /></span>` : none}</td>
+    <td>${principal ? html`<span class="cell"><${Person} name=${principal} to=${addressWith('actor', principal)} /><${Acting} ids=${event.payload.actors} /></span>` : none}</td>
     <td>${
       tool
         ? html`<span class="cell"><${ToolName} name=${toolName(tool)} style="" /><button type="button" class="quiet icon-only"
@@ -393,7 +396,7 @@ function Run({ id }) {
                     <strong>${NAMES[event.type] ?? event.type}</strong>
                     ${facts.tool && html`<${ToolName} name=${toolName(facts.tool)} />`}
                     ${event.payload.destination && html`<bdi class="mono">${event.payload.destination}</bdi>`}
-                    ${facts.principal && html`<span class="muted">by <${Person} name=${facts.principal} /></span>`}
+                    ${facts.principal && html`<span class="muted">by <${Person} name=${facts.principal} /><${Acting} ids=${event.payload.actors} /></span>`}
                     <${Status} status=${facts.status} code=${codeOf(event)} />
                     ${durationMs !== undefined && html`<span class="muted">${milliseconds(durationMs)}</span>`}
                   </div>

@@ -126,6 +126,7 @@ function Account() {
         <dt>Tenant</dt><dd><bdi>${who.tenant}</bdi></dd>
         <dt>Signed in with</dt>
         <dd>${SIGNED_IN[who.auth]?.(who) ?? who.auth}${who.sessionId && ', in all tabs of this browser'}</dd>
+        ${who.actors && html`<dt>Acting</dt><dd>${words(who.actors)}</dd>`}
         <dt>Expires</dt>
         <dd>${who.expiresAt ? html`<${Time} at=${who.expiresAt} />` : 'never, unless it is revoked'}</dd>
         <dt>Roles</dt><dd>${words(who.roles, (name) => html`<${RoleName} key=${name} name=${name} style="mono" /> `)}</dd>

@@ -231,7 +231,8 @@ async fn an_auditor_searches_the_record() {
     let rows: Vec<String> = table.text().lines().map(str::to_owned).collect();
     assert_eq!(
         rows[0],
-        "time,event,principal,tool,status,code,action,resource,took_ms,run,event_id,position,hash"
+        "time,event,principal,tool,status,code,action,resource,took_ms,run,event_id,position,hash,\
+         actors"
     );
     assert!(rows[1].contains(",agent.toolCalled,bob,mcp:crib.read,,,,,,"), "{}", rows[1]);
     let denied = rows.iter().find(|it| it.contains("authorization.decided")).unwrap();
