@@ -186,6 +186,7 @@ fn call(number: usize, at: DateTime<Utc>, tenant: &TenantId) -> Result<[NewEvent
             args_hash: Some("ab".repeat(32)),
             principal: format!("user-{}", mixed / 64 % PRINCIPALS).parse()?,
             transport: Transport::Mcp,
+            actors: Vec::new(),
         }),
         timestamp: at,
         causation_id: None,

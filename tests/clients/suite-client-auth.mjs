@@ -18,8 +18,9 @@ const folder = mkdtempSync(join(tmpdir(), "suite-client-"));
 const program = process.env.TOOLCRIB;
 writeFileSync(join(folder, "seal.key"), Buffer.alloc(32, 7).toString("base64"), { mode: 0o600 });
 writeFileSync(join(folder, "client.secret"), context.client_secret ?? "none", { mode: 0o600 });
-const client = context.client_id
-  ? `client_id = ${JSON.stringify(context.client_id)}\nclient_secret = { file = "client.secret" }\n`
+const { client_id: id, issuer } = context;
+const client = id
+  ? `client_id = ${JSON.stringify(id)}\nclient_secret = { file = "client.secret" }\nissuer = ${JSON.stringify(issuer)}\n`
   : "";
 writeFileSync(
   join(folder, "toolcrib.toml"),

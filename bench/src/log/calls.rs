@@ -30,6 +30,7 @@ impl Calls {
             args_hash: Some(format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())),
             principal: self.principal.clone(),
             transport: Transport::Mcp,
+            actors: Vec::new(),
         };
         let returned = ToolReturned {
             duration_ms: Some(7),

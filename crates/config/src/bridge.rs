@@ -73,7 +73,7 @@ pub(super) struct Bridge {
     /// Lifetime of access tokens, at most `1h`.
     #[serde(default = "one_hour", with = "kind::Duration")]
     access_lifetime: Duration,
-    /// Time without a renewal after which a client has to ask the person again, at most `90d`.
+    /// Time without a renewal after which a client needs the consent of the person again, at most `90d`.
     #[serde(default = "thirty_days", with = "kind::Age")]
     refresh_lifetime: Duration,
 }

@@ -20,7 +20,7 @@ pub struct BridgeItem {
     pub kind: BridgeKind,
     /// Unique among all items.
     pub id: CredentialId,
-    /// The person; `None` before somebody has signed in.
+    /// The person; `None` before the sign-in.
     pub owner: Option<PrincipalKey>,
     /// When it was created.
     pub created_at: Timestamp,

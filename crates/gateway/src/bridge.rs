@@ -5,13 +5,14 @@
 //! browser, the provider identifies the person, the client gets a code, and exchanges it.
 //!
 //! Invariant: before the client and its address are known, nothing is sent to that address.
-//! Invariant (I-117): a grant is made only in the browser in which the person consented, for the
-//! client and the address that they saw.
+//! Invariant (I-117): a client gets a code only in the browser in which the person consented, at the
+//! address that they saw.
 //! Invariant: codes and tokens are stored as hashes only, and are in no event and no log.
 
 mod assertion;
 mod authorize;
 mod client;
+mod document;
 mod exchange;
 mod grant;
 mod manage;
@@ -32,7 +33,7 @@ use toolcrib_core::{
 pub use toolcrib_oauth::server::error::{ErrorCode, Refused};
 use toolcrib_oauth::server::metadata::ServerOffer;
 
-use self::client::KnownDocument;
+use self::document::KnownDocument;
 pub use self::{
     authorize::{Consent, ConsentPreview, StartedAuthorization, Unredirected},
     client::ClientOrigin,

@@ -143,7 +143,7 @@ pub struct Connection {
     /// The granted scopes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
-    /// The scopes that the service has asked for since.
+    /// The scopes that the service has required since.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_scopes: Vec<String>,
     /// The account, in words of the service.
@@ -169,7 +169,7 @@ pub enum ConnectionState {
     Absent,
 }
 
-/// What a person is asked to consent to.
+/// The consent that a person is to give.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectionPreview {

@@ -366,7 +366,7 @@ impl SourceCredential {
     }
 
     /// Notes that the account of the tenant lacks scopes for a request of the source itself, so that
-    /// an administrator is asked to consent to them.
+    /// an administrator has to consent to them.
     pub(crate) async fn tenant_lacks(&self, asked: &[String], url: &Url) {
         let Named::Account(source, account) = &self.named else { return };
         let query = AccountQuery::of_tenant(source, account, url);
@@ -378,7 +378,7 @@ impl SourceCredential {
     }
 
     /// What follows when the service at `url` has not run a call because of its account's token:
-    /// the credential for a second request, or `None` if the answer stands.
+    /// the credential for a second request, or `None` if the answer is final.
     ///
     /// # Errors
     /// The person has to consent again, or the token cannot be renewed now.

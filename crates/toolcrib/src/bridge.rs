@@ -77,7 +77,7 @@ async fn metadata(State(state): State<AppState>) -> Result<Response, Failure> {
     Ok(respond::json(StatusCode::OK, &document))
 }
 
-/// Asks the person in the browser whether a client may act for them (RFC 6749, section 4.1.1).
+/// Shows the person in the browser the question whether a client may act for them (RFC 6749, section 4.1.1).
 #[utoipa::path(
     get,
     path = "/oauth/authorize",
@@ -336,12 +336,12 @@ fn to(address: &str) -> Response {
     };
     location.set_sensitive(true);
     response.headers_mut().insert(header::LOCATION, location);
-    private(response)
+    respond::private(response)
 }
 
 /// An answer for a client.
 fn answered(status: StatusCode, answer: Result<Value, Refused>) -> Response {
-    private(match answer {
+    respond::private(match answer {
         Ok(answer) => respond::json(status, &answer),
         Err(Refused { code, description }) => {
             let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::BAD_REQUEST);
@@ -354,11 +354,4 @@ fn answered(status: StatusCode, answer: Result<Value, Refused>) -> Response {
             response
         }
     })
-}
-
-fn private(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    response
 }

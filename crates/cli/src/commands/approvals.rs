@@ -6,6 +6,7 @@ use toolcrib_core::{
     approval::{ApprovalQuery, Verdict},
     clock::Timestamp,
     id::ApprovalId,
+    people::People,
     principal::Principal,
     store::Storage,
 };
@@ -148,18 +149,22 @@ async fn here(
     store: &dyn Storage,
 ) -> anyhow::Result<Value> {
     let now = gateway.clock().now();
+    let config = gateway.config();
+    let people = &config.people;
     let answer = async |args: &ApprovalAnswerArgs, verdict: Verdict| {
         let operator = operator_for(&args.approval, store).await?;
         let (id, comment) = (&args.approval, args.comment.clone());
         let approval = gateway.approvals().respond(&operator, id, verdict, comment).await?;
-        anyhow::Ok(approvals::to_json(&approval, None, &operator, gateway.clock().now()))
+        let now = gateway.clock().now();
+        anyhow::Ok(approvals::to_json(&approval, None, &operator, people, now))
     };
     match command {
-        ApprovalsCommand::List(args) => Ok(all(args, now, store).await?.into()),
+        ApprovalsCommand::List(args) => Ok(all(args, people, now, store).await?.into()),
         ApprovalsCommand::Show { approval } => {
             let operator = operator_for(approval, store).await?;
             let shown = gateway.approvals().find(&operator, approval).await?;
-            Ok(approvals::to_json(&shown.approval, shown.input.as_deref(), &operator, now))
+            let input = shown.input.as_deref();
+            Ok(approvals::to_json(&shown.approval, input, &operator, people, now))
         }
         ApprovalsCommand::Grant(args) => answer(args, Verdict::Grant).await,
         ApprovalsCommand::Reject(args) => answer(args, Verdict::Reject).await,
@@ -170,6 +175,7 @@ async fn here(
 
 async fn all(
     args: &ApprovalListArgs,
+    people: &People,
     now: Timestamp,
     store: &dyn Storage,
 ) -> anyhow::Result<Vec<Value>> {
@@ -182,7 +188,7 @@ async fn all(
     let found = store.approvals().list(query).await?;
     let rows = found.iter().map(|approval| {
         let operator = local::operator(approval.tenant.clone(), Vec::new())?;
-        Ok(approvals::to_json(approval, None, &operator, now))
+        Ok(approvals::to_json(approval, None, &operator, people, now))
     });
     rows.collect()
 }

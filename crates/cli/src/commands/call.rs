@@ -49,7 +49,11 @@ async fn run_local(tool: &str, arguments: ParsedArguments, cx: &Context) -> anyh
             Err(CallError::ApprovalRequired { pending: Some(asked), .. }) => {
                 let shown = gateway.approvals().find(&operator, &asked.approval).await.ok();
                 let now = gateway.clock().now();
-                shown.map(|found| approvals::to_json(&found.approval, None, &operator, now))
+                let config = gateway.config();
+                shown.map(|found| {
+                    let approval = &found.approval;
+                    approvals::to_json(approval, None, &operator, &config.people, now)
+                })
             }
             _ => None,
         };

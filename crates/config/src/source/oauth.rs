@@ -27,7 +27,7 @@ use crate::{
 pub(super) struct Accounts {
     /// Whose account a call uses: the caller's own, or one of the tenant for all its callers.
     of: AccountOf,
-    /// Scopes to request, and the most that the service can ask for.
+    /// Scopes to request, and the most that the service can require.
     #[serde(default)]
     #[schemars(extend("x-default" = "those that the service names"))]
     scopes: Vec<String>,

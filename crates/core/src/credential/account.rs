@@ -13,7 +13,7 @@ pub struct AccountSpec {
     pub of: AccountOf,
     /// The tenant whose own account discovers the tools.
     pub tenant: TenantId,
-    /// The scopes to request, and the most that a server can ask for; empty for those of the server.
+    /// The scopes to request, and the most that a server can require; empty for those of the server.
     pub scopes: Vec<String>,
     /// The client that the operator registered.
     pub client: Option<PresetClient>,

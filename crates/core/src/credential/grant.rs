@@ -21,7 +21,7 @@ pub const MAX_PENDING_AUTHORIZATIONS: usize = 8;
 /// The most unused links of one principal; the oldest one makes room.
 pub const MAX_LINKS: usize = 16;
 
-/// What a grant is for: the calls of its owner to one source.
+/// The purpose of a grant: the calls of its owner to one source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GrantPlace {
     /// The principal that consented, or the tenant whose calls share the account.
@@ -68,7 +68,7 @@ pub struct GrantTerms {
     /// When the access token expires, if the server says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_expires_at: Option<Timestamp>,
-    /// The scopes that the upstream has asked for since, and that the next consent requests too.
+    /// The scopes that the upstream has required since, and that the next consent requests too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_scopes: Vec<String>,
     /// Where the tokens can be revoked (RFC 7009).

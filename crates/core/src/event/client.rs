@@ -54,7 +54,7 @@ pub struct ClientSignedOut {
 pub enum ClientEnd {
     /// The client, the person or an administrator revoked it.
     Revoked,
-    /// A code or a refresh token was used again, so somebody else may have it.
+    /// A code or a refresh token was used again, so it may have been stolen.
     Reused,
     /// The identity provider does not vouch for the person any more.
     Refused,

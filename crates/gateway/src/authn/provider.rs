@@ -43,11 +43,11 @@ pub(crate) struct ProvenPerson {
 /// The answer of the provider to a code.
 pub(crate) struct ProviderSignIn {
     pub(crate) person: ProvenPerson,
-    /// With which the provider can be asked again.
+    /// For later requests to the provider.
     pub(crate) refresh_token: Option<Secret>,
 }
 
-/// The answer of the provider when it is asked again.
+/// The answer of the provider to a later request.
 pub(crate) struct ProviderRenewal {
     /// The person as they are now; `None` if the provider only says that they may continue.
     pub(crate) person: Option<ProvenPerson>,
@@ -130,7 +130,7 @@ impl Authenticator {
         Ok(ProviderSignIn { person, refresh_token: bounded(answer.refresh_token) })
     }
 
-    /// Asks the provider whether `expected` may still sign in.
+    /// Requests from the provider whether `expected` may still sign in.
     pub(crate) async fn provider_renewal(
         &self,
         bridge: &BridgeConfig,

@@ -64,7 +64,7 @@ impl Bridge {
             name,
             path: resource.path,
             token: person.token,
-            // Nobody gets the code or the refresh token of this grant.
+            // No client gets the code or the refresh token of this grant.
             current: Digest::of(secret()?.expose().as_bytes()),
             request: None,
             previous: None,

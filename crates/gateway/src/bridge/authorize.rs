@@ -1,7 +1,7 @@
 //! The first part of a sign-in: the client is recognized, the person consents, and the browser goes
 //! to the provider.
 //!
-//! Consent is asked each time and never remembered: before the provider has answered, nobody knows
+//! Consent is needed each time and never remembered: before the provider has answered, no one knows
 //! whose consent would be remembered.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -28,20 +28,20 @@ pub struct Unredirected(#[from] pub Refused);
 
 /// The next step of an authorization request.
 pub enum StartedAuthorization {
-    /// The person is asked.
+    /// The person decides.
     Ask(ConsentPreview),
     /// The browser goes to this address: back to the client, or to the provider.
     Go(String),
 }
 
-/// What a person is asked.
+/// The question to a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsentPreview {
     /// The name of the client, which anybody can choose.
     pub name: Option<String>,
     /// The id of the client.
     pub client_id: String,
-    /// The host that vouches for the client; `None` if nobody or the operator does.
+    /// The host that vouches for the client; `None` if the operator or no one does.
     pub host: Option<String>,
     /// Whether the operator registered the client.
     pub is_registered: bool,

@@ -14,7 +14,7 @@ use toolcrib_oauth::server::{
 };
 use url::Url;
 
-use super::{Bridge, NewItem, decoded, settings, unavailable};
+use super::{Bridge, NewItem, decoded, document::KnownDocument, settings, unavailable};
 use crate::{clock::after, ids};
 
 /// The start of the ids of registered clients.
@@ -32,7 +32,7 @@ const FAILED: Duration = Duration::from_secs(10);
 pub(super) struct KnownClient {
     pub(super) id: String,
     pub(super) description: ClientDescription,
-    /// How people can tell which client it is.
+    /// How people can recognise the client.
     pub(super) origin: ClientOrigin,
 }
 
@@ -44,15 +44,8 @@ pub enum ClientOrigin {
     Operator,
     /// The host of its id.
     Host,
-    /// Nobody.
+    /// No one.
     Nobody,
-}
-
-/// The document of a client, or why there is none.
-pub(super) struct KnownDocument {
-    found: Result<ClientDescription, Refused>,
-    /// Monotonic nanoseconds.
-    until: u64,
 }
 
 impl Bridge {

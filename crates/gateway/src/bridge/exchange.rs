@@ -29,7 +29,7 @@ use crate::{
     ids::new_id,
 };
 
-/// How long one server asks the provider about a grant, and how often others look for the result.
+/// How long one server may wait for the provider, and how often others look for the result.
 const BUSY: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(100);
 /// How often a request looks, before its client has to try again.
@@ -70,7 +70,7 @@ impl Bridge {
         let presented = Presented::code(code).ok_or(USED)?;
         let (mut item, stored) = self.stored_grant(&presented.id).await?.ok_or(USED)?;
         if stored.is_spent(&presented) {
-            // Whoever was faster may have stolen it (RFC 6749, section 4.1.2).
+            // The faster one may have stolen it (RFC 6749, section 4.1.2).
             self.end(&item, &stored, ClientEnd::Reused, None).await?;
             return Err(USED);
         }
@@ -150,7 +150,7 @@ impl Bridge {
         Err(Refused { code: ErrorCode::TemporarilyUnavailable, description })
     }
 
-    /// Asks the provider about the person, and replaces the refresh token. This server alone does it
+    /// Checks the person at the provider, and replaces the refresh token. This server alone does it
     /// for this grant.
     async fn renew(
         &self,

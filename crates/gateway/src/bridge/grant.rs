@@ -1,7 +1,7 @@
 //! Grants of clients: what is stored of them, and the texts that clients present for them.
 //!
 //! A grant begins with a code, which is exchanged for the first refresh token. Each refresh token is
-//! replaced by a successor that is derived from it: whoever presents the replaced one within
+//! replaced by a successor that is derived from it: a client that presents the replaced one within
 //! [`GRACE`] gets the same successor, because the first answer may have been lost.
 
 use std::time::Duration;
@@ -50,9 +50,9 @@ pub(super) struct StoredGrant {
     pub(super) previous: Option<ReplacedToken>,
     /// The key of the marks of its refresh tokens.
     pub(super) family: String,
-    /// With which the provider is asked before each renewal; `None` if it gave nothing.
+    /// For the request to the provider before each renewal; `None` if it gave nothing.
     pub(super) provider: Option<String>,
-    /// Until when one server asks the provider.
+    /// Until when one server waits for the provider.
     pub(super) busy_until: Option<Timestamp>,
     /// The access tokens and their ends.
     pub(super) access: Vec<(KeyId, Timestamp)>,
@@ -82,7 +82,7 @@ pub(super) enum Standing {
     Current,
     /// The one before, presented again in time; its successor is the current one.
     Again(String),
-    /// One of this grant that was replaced earlier. Somebody else may have it.
+    /// One of this grant that was replaced earlier. It may have been stolen.
     Reused,
     /// Not one of this grant.
     Unknown,

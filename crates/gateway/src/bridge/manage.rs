@@ -180,7 +180,7 @@ impl Bridge {
         let taken = self.store.take(BridgeKind::Grant, &item.id, now).await;
         let taken = taken.map_err(|error| unavailable(&error))?;
         // It may have got an access token since it was read. One that is stored only now is revoked
-        // by whoever stores it (`Bridge::issue`).
+        // by the server that stores it (`Bridge::issue`).
         if let Some(last) = taken.as_ref().and_then(|(_, it)| decoded::<StoredGrant>(it)) {
             self.revoke_all(&last.access).await?;
         }

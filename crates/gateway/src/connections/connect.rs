@@ -1,4 +1,4 @@
-//! An account is connected: the person sees what is asked, goes to the service, and comes back.
+//! An account is connected: the person sees the request, goes to the service, and comes back.
 
 use serde_json::Value;
 use toolcrib_core::{
@@ -25,7 +25,7 @@ use crate::{
 };
 
 impl Gateway {
-    /// Describes what `caller` is asked to consent to. A link stays usable.
+    /// Describes the consent that `caller` is to give. A link stays usable.
     ///
     /// # Errors
     /// [`ConnectionError`].
@@ -163,7 +163,7 @@ impl Connections {
         if let Wanted::Link(secret) = wanted {
             let link = ConnectLink::hash(secret);
             if self.grants.take_link(&link, self.services.now()).await?.is_none() {
-                // Another request was faster. Nobody gets the state of this one.
+                // Another request was faster. No one gets the state of this one.
                 self.grants.take(&PendingAuthorization::hash(&state), now).await?;
                 return Err(ConnectionError::NotFound);
             }
@@ -219,7 +219,7 @@ impl Connections {
             return Err(error);
         }
         self.snapshots.load().own.connected(&grant.place);
-        // Nobody may be listening.
+        // There may be no listener.
         self.news.send(grant.place.clone()).ok();
         Ok((found, grant))
     }

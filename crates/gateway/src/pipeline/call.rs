@@ -245,7 +245,7 @@ impl Pipeline {
         identity: &mut CallIdentity,
         call: &Call,
     ) -> Result<AdmittedCall, CallError> {
-        // An account is connected before the call takes a token, or a person is asked to approve it.
+        // An account is connected before the call takes a token, or an approval is requested.
         if target.account().is_some() {
             Box::pin(self.check_connection(principal, &target, call)).await?;
         }

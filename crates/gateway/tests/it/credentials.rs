@@ -35,7 +35,7 @@ impl Rig {
     }
 }
 
-/// I-113, I-36: each problem refuses the call with its code, and no person is asked.
+/// I-113, I-36: each problem refuses the call with its code, and no approval is requested.
 #[tokio::test]
 async fn a_call_without_its_credential_requests_no_approval() {
     for (problem, code) in [

@@ -1,6 +1,6 @@
 //! Finds the authorization server of a service.
 //!
-//! The operator's endpoints and issuer come first. Else the service is asked: by its challenge to a
+//! The operator's endpoints and issuer come first. Else the service says it: by its challenge to a
 //! request without a token, then at the well-known addresses (RFC 9728), and at last as its own
 //! authorization server, which services did before RFC 9728.
 
@@ -42,7 +42,7 @@ pub(super) struct Server {
     pub(super) names_issuer: bool,
     /// The resource that the service says it is.
     pub(super) resource: Option<String>,
-    /// The scopes that the service asks for.
+    /// The scopes that the service requires.
     pub(super) scopes: Vec<String>,
     /// `None` for configured endpoints.
     pub(super) metadata: Option<Metadata>,
@@ -123,7 +123,7 @@ impl Discovery<'_> {
         Err(trouble.unwrap_or_else(|| unsupported("the service names no authorization server")))
     }
 
-    /// Asks the service for its authorization servers.
+    /// Finds the authorization servers of the service.
     async fn lead(&self) -> Result<Lead, AccountError> {
         let Some(service) = &self.reach.service else {
             let problem = "the address of the service is not known before a call; ask the operator \

@@ -75,7 +75,7 @@ pub(super) struct ConnectionView {
     principal: Option<String>,
     /// The granted scopes.
     scopes: Option<Vec<String>>,
-    /// The scopes that the service has asked for since.
+    /// The scopes that the service has required since.
     missing_scopes: Option<Vec<String>>,
     /// The account, in words of the service.
     account: Option<String>,
@@ -133,7 +133,7 @@ pub(super) struct LinkSecret {
     link: String,
 }
 
-/// What a person is asked to consent to.
+/// The consent that a person is to give.
 #[derive(ToSchema)]
 #[schema(as = ConnectionPreview)]
 #[expect(dead_code, reason = "it only describes what the gateway writes")]
@@ -222,7 +222,7 @@ pub(super) async fn link(context: Context, Payload(bytes): Payload) -> Result<Re
     Ok(respond::json(StatusCode::CREATED, &link))
 }
 
-/// Describes what a person is asked to consent to. The link stays usable.
+/// Describes the consent that a person is to give. The link stays usable.
 #[utoipa::path(
     post,
     path = "/v1/connections/preview",

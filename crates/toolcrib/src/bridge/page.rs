@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use toolcrib_core::text::visible_line;
 use toolcrib_gateway::bridge::{ConsentPreview, Unredirected};
 
-use super::private;
+use crate::respond::private;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark}\
@@ -30,7 +30,7 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 });
 
-/// Asks whether the client may act for the person.
+/// The question whether the client may act for the person.
 pub(super) fn question(asked: &ConsentPreview, query: &str, proof: &str) -> Response {
     let id = shown(&asked.client_id);
     let name = asked.name.as_deref().map_or_else(|| id.clone(), shown);

@@ -174,7 +174,7 @@ fn rows() -> Vec<Row> {
             "/v1/connections/finish",
             "/v1/connections/finish",
             json!({ "source": "crib", "state": "a" }),
-            // Nobody has begun.
+            // No one has started.
             ["401", "403", "403", "403"],
         ),
         Row { method: "delete", ..get("/v1/connections/{id}", "/v1/connections/KEY", HIDDEN) },

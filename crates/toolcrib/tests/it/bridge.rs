@@ -421,6 +421,7 @@ async fn a_code_is_for_its_client_its_redirect_and_its_verifier_once() {
     assert_eq!(error(&exchange(&gw, &client, &code).await), "invalid_grant");
 }
 
+/// I-118
 #[tokio::test]
 async fn a_refresh_token_is_replaced_by_one_successor() {
     let provider = TestProvider::start().await;
@@ -428,7 +429,7 @@ async fn a_refresh_token_is_replaced_by_one_successor() {
     let (client, old, first) = signed_in(&gw).await;
     let (access, second) = tokens(&refresh(&gw, &client, &first).await);
     assert!(is_valid(&gw, &access).await && is_valid(&gw, &old).await);
-    // The answer was lost: the same successor, and the provider is not asked again.
+    // The answer was lost: the same successor, and no second request to the provider.
     let asked = provider.requests().len();
     assert_eq!(tokens(&refresh(&gw, &client, &first).await).1, second);
     assert_eq!(provider.requests().len(), asked);
@@ -449,7 +450,7 @@ async fn a_refresh_token_is_replaced_by_one_successor() {
     assert_eq!(error(&refresh(&gw, &client, &third).await), "invalid_grant");
 }
 
-/// Each renewal asks the provider.
+/// Each renewal checks the person at the provider.
 #[tokio::test]
 async fn a_person_who_left_is_not_renewed() {
     let provider = TestProvider::start().await;
@@ -468,7 +469,7 @@ async fn a_person_who_left_is_not_renewed() {
         (&event["payload"]["cause"], &event["payload"]["principal"]),
         (&json!("refused"), &json!("id|ann"))
     );
-    // The provider answers for somebody else.
+    // The provider answers for another person.
     provider.sign_in("bob");
     let (client, _, token) = signed_in(&gw).await;
     provider.claim(json!({ "sub": "eve" }));

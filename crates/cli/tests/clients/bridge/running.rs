@@ -87,7 +87,7 @@ fn forward(
 ) {
     tokio::task::spawn_blocking(move || {
         let lines = BufReader::new(stream).lines().map_while(Result::ok);
-        // An error means that nobody reads any more.
+        // An error means that the reader is gone.
         lines.take_while(|line| to.send((is_output, line.clone())).is_ok()).for_each(drop);
     });
 }

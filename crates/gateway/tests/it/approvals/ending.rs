@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use toolcrib_core::{
     approval::{ApprovalState, Verdict, VoteRefusal},
+    people::People,
     principal::Principal,
 };
 
@@ -131,6 +132,7 @@ async fn what_is_left_out_of_a_request_is_said() {
             &found.approval,
             found.input.as_deref(),
             &approver("bob"),
+            &People::default(),
             now,
         )
     };

@@ -76,7 +76,7 @@ async fn a_person_is_one_of_a_quorum() {
     assert_eq!(granted.state, ApprovalState::Granted);
 }
 
-/// I-65: whoever makes a key is behind it under each of its names.
+/// I-65: the person who makes a key is behind it under each of its names.
 #[tokio::test]
 async fn a_key_of_a_person_has_that_hand() {
     let rig = asking(ANN, ASKS).await;

@@ -181,7 +181,7 @@ async fn a_missing_scope_requires_a_new_consent() {
         let grant = stage.connect(person("ann"), "ann").await;
         assert_eq!(grant.terms.oauth2.scopes, ["read", "admin"]);
         assert_eq!(call(&rig, "ann", "admin").await.unwrap(), "ann");
-        // The operator's scopes are the most: then the refusal stands.
+        // The operator's scopes are the most: then the refusal is final.
         stage.configure(|account| account.scopes = vec!["read".to_owned()]);
         let rig = stage.rig();
         rig.ready().await;

@@ -199,7 +199,7 @@ async fn an_exchanged_token_is_for_its_presenter() {
     let other = stage.rig();
     other.ready().await;
     assert_ne!(id(&other, "ann", "token-ann").await, first);
-    // Nobody else's account is found without a token.
+    // No account of others is found without a token.
     let need = rig.source.credential_for(permit_of("ann", "whoami", None, None).entry());
     let ann = "ann".parse().unwrap();
     let refused = rig.credentials.find(&need, &tenant(), &ann).await.unwrap_err();
