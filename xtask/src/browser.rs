@@ -21,7 +21,7 @@ use crate::{paths, shell};
 const LIMIT: Duration = Duration::from_secs(300);
 /// The scripts that start their own servers: hostile ones, some with progress and questions, and an
 /// identity provider. They find the program in `TOOLCRIB_PROGRAM`.
-const ALONE: [&str; 13] = [
+const ALONE: [&str; 14] = [
     "approvals.mjs",
     "clients.mjs",
     "connections.mjs",
@@ -34,10 +34,11 @@ const ALONE: [&str; 13] = [
     "sign-in.mjs",
     "sources.mjs",
     "links.mjs",
+    "two-people.mjs",
     "typed.mjs",
 ];
 /// All scripts, with the names of their parts. Those other than [`ALONE`] use a running demo.
-const SCRIPTS: [(&str, &str); 21] = [
+const SCRIPTS: [(&str, &str); 22] = [
     ("page in a browser", "render.mjs"),
     ("hostile texts in a browser", "hostile-screens.mjs"),
     ("first run in a browser", "first-run.mjs"),
@@ -50,6 +51,7 @@ const SCRIPTS: [(&str, &str); 21] = [
     ("configuration in a browser", "sources.mjs"),
     ("approvals in a browser", "approvals.mjs"),
     ("accounts in a browser", "connections.mjs"),
+    ("accounts of two people in two browsers", WITH_FASTMCP),
     ("sign-in of clients in a browser", "clients.mjs"),
     ("every day in a browser", "daily.mjs"),
     ("roles in a browser", "roles.mjs"),
@@ -60,6 +62,10 @@ const SCRIPTS: [(&str, &str); 21] = [
     ("keyboard in a browser", "keyboard.mjs"),
     ("disclosure in a browser", "oracle.mjs"),
 ];
+
+/// The script that needs a Python with fastmcp.
+const WITH_FASTMCP: &str = "two-people.mjs";
+const FASTMCP: &str = "TOOLCRIB_PYTHON_FASTMCP";
 
 /// Takes the pictures of the documentation.
 const PICTURE: &str = "picture.mjs";
@@ -80,6 +86,10 @@ pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
     for (name, script) in SCRIPTS {
         if !source.join(script).exists() {
             report.skip(SkippedItem::new(name, format!("tests/browser/{script} does not exist")));
+            continue;
+        }
+        if script == WITH_FASTMCP && tools.get(FASTMCP).is_none() {
+            report.skip(SkippedItem::new(name, format!("{FASTMCP} is not available")));
             continue;
         }
         let run = || {
@@ -103,6 +113,7 @@ pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
 struct Stage {
     node: PathBuf,
     chromium: PathBuf,
+    fastmcp: Option<PathBuf>,
     folder: TempDir,
 }
 
@@ -127,13 +138,16 @@ impl Stage {
         let node = shell::find("node").context("there is no Node.js")?;
         let chromium = found("TOOLCRIB_CHROMIUM")?;
         let folder = stage(source, &found("TOOLCRIB_BROWSER_DIR")?)?;
-        Ok(Self { node, chromium, folder })
+        Ok(Self { node, chromium, fastmcp: tools.get(FASTMCP), folder })
     }
 
     fn script(&self, name: &str) -> Command {
         let folder = self.folder.path().join("tests/browser");
         let mut command = Command::new(&self.node);
         command.arg(folder.join(name)).current_dir(folder).env("CHROMIUM", &self.chromium);
+        if let Some(python) = &self.fastmcp {
+            command.env(FASTMCP, python);
+        }
         command
     }
 }
@@ -150,6 +164,7 @@ fn stage(source: &Path, packages: &Path) -> Result<TempDir> {
     }
     symlink(packages.join("node_modules"), stage.path().join("node_modules"))?;
     symlink(paths::root().join("crates"), stage.path().join("crates"))?;
+    symlink(paths::root().join("tests/clients"), stage.path().join("tests/clients"))?;
     Ok(stage)
 }
 

@@ -105,8 +105,6 @@ impl Tools {
             tools.keep("tests with the Python MCP SDK 2.x and mcp-server-time", installed);
             let installed = python::legacy(&mut tools);
             tools.keep("tests with the Python MCP SDK 1.x", installed);
-            let installed = python::fastmcp(&mut tools);
-            tools.keep("tests with servers of fastmcp", installed);
             let installed = python::tool_server(&mut tools);
             tools.keep("tests with a universal-tool-server", installed);
             let installed = python::otc(&mut tools);
@@ -117,6 +115,10 @@ impl Tools {
             tools.keep("tests with the package openwop-client, 1.8 and 2.7", installed);
             let installed = python::fuzzer(&mut tools);
             tools.keep("tests with the fuzzer schemathesis", installed);
+        }
+        if needs.clients || needs.browser {
+            let installed = python::fastmcp(&mut tools);
+            tools.keep("tests with servers of fastmcp", installed);
         }
         if needs.browser && paths::root().join("tests").join("browser").exists() {
             if let Some(npm) = &npm {

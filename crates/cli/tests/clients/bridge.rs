@@ -3,6 +3,7 @@
 
 mod browser;
 mod running;
+mod suite;
 
 use std::{
     collections::BTreeMap,

@@ -1,11 +1,12 @@
 //! The MCP conformance suites, as published: `toolcrib serve` over the scripted upstream, and
-//! `toolcrib mcp` as their client. Their results are in `docs/explanation/protocols.md`.
+//! `toolcrib mcp` as their client. `bridge/suite.rs` is about the authorization server. The results
+//! are in `docs/explanation/protocols.md`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Command, Stdio},
 };
 
 use serde_json::Value;
@@ -20,14 +21,14 @@ use crate::{
 const PAGE: &str = include_str!("../../../../docs/explanation/protocols.md");
 const RUNS: usize = 10;
 /// The statuses of a check that must be expected.
-const BAD: [&str; 2] = ["FAILURE", "WARNING"];
+pub(crate) const BAD: [&str; 2] = ["FAILURE", "WARNING"];
 
 /// The driver for servers without protection, all of whose checks must pass.
 const PLAIN: &str = "suite-client.mjs";
 const ALL: (&str, &[&str]) = ("", &[]);
 
 /// One version of the suite.
-struct Suite {
+pub(crate) struct Suite {
     version: &'static str,
     node: PathBuf,
     entry: PathBuf,
@@ -35,16 +36,17 @@ struct Suite {
 }
 
 /// The result of a run.
-struct Run {
-    ended_well: bool,
-    said: String,
+pub(crate) struct Run {
+    pub(crate) ended_well: bool,
+    /// Everything that it prints.
+    pub(crate) said: String,
     /// The checks' statuses, by scenario.
     scenarios: BTreeMap<String, Vec<Value>>,
 }
 
 impl Suite {
     /// 0.1.16 and 0.2.0-alpha.12.
-    fn both() -> Option<[Self; 2]> {
+    pub(crate) fn both() -> Option<[Self; 2]> {
         let one = |version, folder| {
             let folder = tool(folder)?.join("node_modules/@modelcontextprotocol/conformance");
             let manifest = fs::read_to_string(folder.join("package.json")).unwrap();
@@ -75,13 +77,17 @@ impl Suite {
         let run = self.serve(server, &[&words[..], &["--expected-failures", &file]].concat());
         assert!(run.ended_well, "{}", run.said);
         run.compare(&fs::read_to_string(&file).unwrap());
+        self.row(&format!("server {args}"), &run)
+    }
+
+    /// The row of the page for a run with `args`.
+    pub(crate) fn row(&self, args: &str, run: &Run) -> String {
         let (passed, failed, warned) =
             (run.count("SUCCESS"), run.count("FAILURE"), run.count("WARNING"));
         let total = format!("Total: {passed} passed, {failed} failed");
         assert!(run.said.contains(&total), "{total} is not what it says itself:\n{}", run.said);
-        let scenarios = run.scenarios.len();
-        let version = self.version;
-        format!("| {version} | `server {args}` | {scenarios} | {passed} | {failed} | {warned} |")
+        let (version, scenarios) = (self.version, run.scenarios.len());
+        format!("| {version} | `{args}` | {scenarios} | {passed} | {failed} | {warned} |")
     }
 
     /// The client behind `driver` of the servers that the suite starts for `scenarios`: all of it
@@ -112,29 +118,36 @@ impl Suite {
         format!("| {version} | `{args}`{name} | {scenarios} | {passed} | 0 | {warnings} |")
     }
 
+    /// The suite with `args`, which writes into the folder `results`.
+    pub(crate) fn command(&self, args: &[&str], results: &Path) -> Command {
+        let mut command = program(&self.node);
+        command.arg(&self.entry).args(args).arg("-o").arg(results);
+        command.env("TOOLCRIB", toolcrib().get_program());
+        command
+    }
+
     fn run(&self, args: &[&str]) -> Run {
         let results = TempDir::new().unwrap();
-        let mut command = program(&self.node);
-        command.arg(&self.entry).args(args).arg("-o").arg(results.path());
-        command.env("TOOLCRIB", toolcrib().get_program());
+        let mut command = self.command(args, results.path());
         let output = command.stdin(Stdio::null()).output().unwrap();
         let (stdout, stderr) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        Run {
-            ended_well: output.status.success(),
-            said: format!("{stdout}{stderr}"),
-            scenarios: read(results.path()),
-        }
+        Run::read(output.status.success(), format!("{stdout}{stderr}"), results.path())
     }
 }
 
 impl Run {
+    /// A run that has ended, with the checks in the folder `results`.
+    pub(crate) fn read(ended_well: bool, said: String, results: &Path) -> Self {
+        Self { ended_well, said, scenarios: read(results) }
+    }
+
     fn count(&self, status: &str) -> usize {
         self.ids(status).len()
     }
 
     /// The ids of the checks with this status.
-    fn ids(&self, status: &str) -> Vec<String> {
+    pub(crate) fn ids(&self, status: &str) -> Vec<String> {
         let checks = self.scenarios.values().flatten().filter(|check| check["status"] == status);
         checks.map(|check| check["id"].as_str().unwrap().to_owned()).collect()
     }
@@ -159,7 +172,8 @@ impl Run {
     }
 }
 
-/// `<scenario>-<time>/checks.json` for each, some in folders; those of servers begin with `server-`.
+/// `<scenario>-<time>/checks.json` for each, some in folders; those of servers begin with `server-`,
+/// and those of authorization servers with `authorization-server-`.
 fn read(results: &Path) -> BTreeMap<String, Vec<Value>> {
     let entries = |folder: &Path| {
         let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -172,7 +186,8 @@ fn read(results: &Path) -> BTreeMap<String, Vec<Value>> {
     });
     let scenario = |folder: PathBuf| {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
-        let name = name.strip_prefix("server-").unwrap_or(&name);
+        let kinds = ["authorization-server-", "server-"];
+        let name = kinds.iter().find_map(|kind| name.strip_prefix(kind)).unwrap_or(&name);
         let name = name[..name.len() - "-2026-07-28T00-00-00-000Z".len()].to_owned();
         let checks = fs::read_to_string(folder.join("checks.json")).unwrap();
         (name, serde_json::from_str(&checks).unwrap())
@@ -282,7 +297,8 @@ fn as_a_client_with_accounts_it_passes_what_the_page_says() {
     ]);
 }
 
-fn on_the_page(rows: &[String]) {
+/// Requires that the page has these rows.
+pub(crate) fn on_the_page(rows: &[String]) {
     let missing: Vec<&str> =
         rows.iter().map(String::as_str).filter(|row| !PAGE.contains(row)).collect();
     assert!(missing.is_empty(), "docs/explanation/protocols.md lacks\n{}", missing.join("\n"));

@@ -80,8 +80,12 @@ impl Bridge {
             Some(uri) => uri == asked.redirect.uri,
             None => !asked.names_redirect,
         };
-        if stored.client != request.client.id || !is_same_redirect {
-            return Err(Refused::grant("the code is of another client or redirect"));
+        // Another client learns no more than from an unknown code.
+        if stored.client != request.client.id {
+            return Err(USED);
+        }
+        if !is_same_redirect {
+            return Err(Refused::grant("`redirect_uri` is not that of the authorization request"));
         }
         if !is_verifier(verifier, &asked.challenge) {
             return Err(Refused::grant("`code_verifier` is not behind the challenge"));

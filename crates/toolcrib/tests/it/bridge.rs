@@ -1,5 +1,7 @@
 //! Sign-in of MCP clients with an identity provider that registers none: a real provider, browsers
-//! with cookies, and every step out of order.
+//! with cookies, and every step out of order. `bridge/mixes.rs` has the tables of two people.
+
+mod mixes;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -52,12 +54,8 @@ impl Browser {
 
     /// Answers the question of a page.
     async fn answer(&self, page: &str, answer: &str) -> Reply {
-        let field = |name: &str| {
-            let (_, rest) = page.split_once(&format!("name=\"{name}\" value=\"")).unwrap();
-            rest.split('"').next().unwrap().replace("&amp;", "&")
-        };
-        let form =
-            form(&[("query", &field("query")), ("proof", &field("proof")), ("answer", answer)]);
+        let (query, proof) = (field(page, "query"), field(page, "proof"));
+        let form = form(&[("query", &query), ("proof", &proof), ("answer", answer)]);
         post_form(&self.actor(), "/oauth/consent", &form).await
     }
 
@@ -76,6 +74,12 @@ impl Browser {
         assert_eq!(back.status, 303, "{}", back.text());
         parameters(back.header("location"))
     }
+}
+
+/// The hidden field `name` of a page.
+fn field(page: &str, name: &str) -> String {
+    let (_, rest) = page.split_once(&format!("name=\"{name}\" value=\"")).unwrap();
+    rest.split('"').next().unwrap().replace("&amp;", "&")
 }
 
 /// Signs in at the provider, and returns the path of the callback.

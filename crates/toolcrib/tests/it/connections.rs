@@ -1,4 +1,7 @@
-//! `/v1/connections` and `/connect`: accounts that people connect.
+//! `/v1/connections` and `/connect`: accounts that people connect. `connections/mixes.rs` has the
+//! tables of two people at a real authorization server.
+
+mod mixes;
 
 use std::{collections::BTreeSet, time::Duration};
 

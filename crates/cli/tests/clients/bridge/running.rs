@@ -55,6 +55,12 @@ impl Running {
         serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {}", self.output))
     }
 
+    /// The exit code of a client, and everything that it prints.
+    pub(super) async fn end(mut self) -> (Option<i32>, String) {
+        while self.next().await.is_some() {}
+        (self.child.wait().unwrap().code(), format!("{}{}", self.output, self.errors))
+    }
+
     /// The exit code of a client that fails, and its errors.
     pub(super) async fn fail(mut self) -> (Option<i32>, String) {
         while self.next().await.is_some() {}
