@@ -119,7 +119,9 @@ await check('a person connects with the link of a call, and signs in on the way 
   const sentence = (await page.textContent('#connection-sentence')).replace(/\s+/g, ' ').trim();
   equal(sentence, `The tools of notes that you or your agents call then act with your account at ${host}. Calls of other people never use it.`, 'the sentence');
   truthy((await page.textContent('[data-consent]')).includes('ada'), 'the person is not named');
-  equal(service.seen.filter(({ path }) => path === '/authorize').length, 2, 'nothing is sent before the click');
+  equal((await page.textContent('#connection-servers')).trim(), host, 'where the person signs in');
+  equal((await page.textContent('#connection-scopes')).trim(), 'notes:read', 'the access');
+  equal(service.seen.filter(({ path }) => path === '/authorize').length, 2, 'nothing is asked before the click');
   await page.click('#connect-account');
   await agree(page, 'ada@notes');
   // The key was in the memory of the page, which is gone.

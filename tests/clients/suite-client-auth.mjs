@@ -80,13 +80,17 @@ async function connect() {
   if (finished.status !== 200) throw new Error(JSON.stringify(finished.json));
 }
 
-// The tools of the source. If the service refuses the account meanwhile, it is connected again.
+// The tools of the source. If the service refuses the account meanwhile, or wants more scopes, it is
+// connected again.
 async function tools() {
   for (let tries = 0; tries < 200; tries++) {
     const { json } = await ask("/v1/tools");
     if (json.length > 0) return json;
     const listed = await ask("/v1/connections?all=true");
-    if (listed.json.connections.some(({ state }) => state === "needs_consent")) await connect();
+    const { connections } = listed.json;
+    if (connections.some((it) => it.state === "needs_consent" || it.missingScopes?.length)) {
+      await connect();
+    }
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
   return [];

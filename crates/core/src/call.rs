@@ -144,7 +144,8 @@ pub fn raw(value: &Value) -> Box<RawValue> {
 
 /// Why a source returned no [`Reply`]. `Display` is safe for the caller. `detail` is for the
 /// operator's log, and may name hosts or quote the upstream. The detail of a result over the size
-/// limit has only sizes and limits, and is for the caller too.
+/// limit has only sizes and limits, and that of a scope that was not granted names this scope: both
+/// are for the caller too.
 #[derive(Debug, Clone)]
 pub struct UpstreamError {
     /// The kind of failure.
@@ -254,6 +255,9 @@ impl fmt::Display for UpstreamError {
         }
         if self.kind == UpstreamErrorKind::TooLarge {
             return write!(f, "the tool's result is larger than the limit: {}", self.detail);
+        }
+        if self.kind == UpstreamErrorKind::Credential(CredentialProblem::NotGranted) {
+            return f.write_str(&self.detail);
         }
         f.write_str(match self.kind {
             UpstreamErrorKind::Unavailable => "the tool's source is not available right now; try again later",
@@ -370,11 +374,23 @@ pub struct PendingApproval {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error(
     "{} `{source_id}`",
-    match (.of_tenant, .again) {
-        (false, false) => "connect your account first: this tool acts with your own account at",
-        (false, true) => "connect your account again: the service no longer accepts it at",
-        (true, false) => "an administrator has to connect the account of this tool's source,",
-        (true, true) => "an administrator has to connect the account again of this tool's source,",
+    match (.of_tenant, .lack) {
+        (false, Lack::Account) => {
+            "connect your account first: this tool acts with your own account at"
+        }
+        (false, Lack::Consent) => "connect your account again: the service no longer accepts it at",
+        (false, Lack::Scopes) => {
+            "connect your account again: this tool needs more access than you gave at"
+        }
+        (true, Lack::Account) => {
+            "an administrator has to connect the account of this tool's source,"
+        }
+        (true, Lack::Consent) => {
+            "an administrator has to connect the account again of this tool's source,"
+        }
+        (true, Lack::Scopes) => {
+            "an administrator has to connect the account again: this tool needs more access at"
+        }
     }
 )]
 pub struct ConnectionRequired {
@@ -384,12 +400,23 @@ pub struct ConnectionRequired {
     pub source_id: SourceId,
     /// Whether the account is that of the tenant, which only an administrator connects.
     pub of_tenant: bool,
-    /// Whether an account was connected, and the owner has to consent again.
-    pub again: bool,
+    /// What is missing.
+    pub lack: Lack,
     /// The address at which the caller connects it. It is in no event and no log.
     pub link: Option<Secret>,
     /// Until when the link works.
     pub expires_at: Timestamp,
+}
+
+/// What a call lacks that its caller gets by connecting an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// No account is connected.
+    Account,
+    /// The service no longer accepts the account.
+    Consent,
+    /// The account works, but has not the scopes of this call.
+    Scopes,
 }
 
 impl ConnectionRequired {

@@ -140,10 +140,16 @@ pub enum CredentialProblem {
     /// The owner has connected no account to the source.
     #[error("no account is connected to this tool's source")]
     NotConnected,
-    /// The authorization server refuses the account's tokens, or they lack a scope. The owner has to
-    /// consent again.
+    /// The authorization server refuses the account's tokens. The owner has to consent again.
     #[error("the account that is connected to this tool's source must be connected again")]
     NeedsConsent,
+    /// The account's tokens lack a scope that this call needs. They work for other calls, and the
+    /// owner can consent to this scope.
+    #[error("the account that is connected to this tool's source lacks a scope for this tool")]
+    NeedsScopes,
+    /// The account's tokens lack a scope that this call needs, and a consent did not give it.
+    #[error("the account that is connected to this tool's source was not granted what it needs")]
+    NotGranted,
     /// The authorization server does not exchange the caller's token, or the service rejects the
     /// results.
     #[error("the caller's token is not accepted for this tool's service; contact the operator")]
@@ -230,11 +236,13 @@ impl CredentialProblem {
     pub fn code(self) -> &'static str {
         match self {
             Self::NotFound => "credential_not_found",
-            Self::OutOfAudience | Self::Expired | Self::Unreadable | Self::NotExchanged => {
-                "credential_forbidden"
-            }
+            Self::OutOfAudience
+            | Self::Expired
+            | Self::Unreadable
+            | Self::NotExchanged
+            | Self::NotGranted => "credential_forbidden",
             Self::AuthExpired => "connector_auth_expired",
-            Self::NotConnected | Self::NeedsConsent => "connection_required",
+            Self::NotConnected | Self::NeedsConsent | Self::NeedsScopes => "connection_required",
         }
     }
 }

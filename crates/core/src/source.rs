@@ -35,7 +35,7 @@ use crate::{
 pub use self::{
     accounts::{
         AccountConnector, AccountError, AuthorizationResponse, BegunAuthorization, ConnectRequest,
-        NoAccounts,
+        NoAccounts, Prospect,
     },
     command::StderrMode,
     formed::FormedOffer,

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, broadcast};
 use toolcrib_config::{Config, scopes::RouteScope};
 use toolcrib_core::{
-    call::{CallError, ConnectionRequired},
+    call::{CallError, ConnectionRequired, Lack},
     catalog::Entry,
     clock::Timestamp,
     credential::{
@@ -26,7 +26,7 @@ use toolcrib_core::{
     event::{AccountRefused, EventBody},
     id::{CredentialId, PrincipalId, SourceId},
     principal::{AuthMethod, Principal},
-    source::{AccountConnector, AccountError, AuthorizationResponse, SourceSpec},
+    source::{AccountConnector, AccountError, AuthorizationResponse, Prospect, SourceSpec},
 };
 use url::Url;
 
@@ -87,6 +87,9 @@ pub enum ConnectionError {
     /// The response belongs to no authorization of this caller and browser.
     #[error("this response belongs to no request of this browser; start again")]
     NotOurs,
+    /// The service asks for something else than the person has seen.
+    #[error("the service asks for something else now; look at it again")]
+    Changed,
     /// The service failed or refused.
     #[error(transparent)]
     Account(#[from] AccountError),
@@ -143,7 +146,7 @@ pub struct Connection {
     /// The granted scopes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
-    /// The scopes that the service has required since.
+    /// The scopes that calls needed since, and that the next consent requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_scopes: Vec<String>,
     /// The account, in words of the service.
@@ -169,6 +172,17 @@ pub enum ConnectionState {
     Absent,
 }
 
+/// The request to a person at a service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    /// The hosts of the authorization server: its own, and those at which the person agrees and the
+    /// tokens are issued, if they differ.
+    pub servers: Vec<String>,
+    /// The scopes of the request.
+    pub scopes: Vec<String>,
+}
+
 /// The consent that a person is to give.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -179,8 +193,12 @@ pub struct ConnectionPreview {
     pub host: String,
     /// Whose calls will use the account.
     pub of: AccountOf,
-    /// The scopes, as far as they are known before the service is asked.
-    pub scopes: Vec<String>,
+    /// What the service asks for.
+    #[serde(flatten)]
+    pub asked: Asked,
+    /// Those of the scopes that the account has not yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub new_scopes: Vec<String>,
     /// Whether an earlier account is replaced.
     pub again: bool,
     /// The principal that consents.
@@ -327,6 +345,23 @@ impl Connections {
     }
 }
 
+// === impl Asked ===
+
+impl Asked {
+    fn of(prospect: Prospect) -> Self {
+        let Prospect { issuer, authorization, token, scopes } = prospect;
+        let mut servers: Vec<String> = Vec::new();
+        for address in [issuer, authorization, token] {
+            let url = Url::parse(&address).ok();
+            let host = url.as_ref().and_then(Url::host_str);
+            if let Some(host) = host.filter(|host| !servers.iter().any(|it| it == host)) {
+                servers.push(host.to_owned());
+            }
+        }
+        Self { servers, scopes }
+    }
+}
+
 // === impl Found ===
 
 impl Found {
@@ -341,14 +376,14 @@ impl Found {
 pub(crate) fn required(
     entry: &Entry,
     account: &AccountSpec,
-    is_again: bool,
+    lack: Lack,
     now: Timestamp,
 ) -> CallError {
     CallError::ConnectionRequired(Box::new(ConnectionRequired {
         tool: entry.id.clone(),
         source_id: entry.source.clone(),
         of_tenant: account.of == AccountOf::Tenant,
-        again: is_again,
+        lack,
         link: None,
         expires_at: after(now, LIFETIME),
     }))

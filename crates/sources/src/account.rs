@@ -11,8 +11,10 @@ mod connector;
 mod discovery;
 mod hub;
 mod reach;
+mod revoke;
 
 pub(crate) use self::{
     connector::Connector,
     hub::{Hub, token_end},
+    revoke::revoke,
 };

@@ -29,7 +29,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use toolcrib_core::{
-    call::{Invocation, Outcome, UpstreamError},
+    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
     credential::{
         AccountSpec, CredentialKind, CredentialNeed, CredentialProblem, CredentialRef,
         CredentialRefusal, CredentialResolver, CredentialScope, CredentialStore, FoundCredential,
@@ -46,17 +46,21 @@ pub(crate) use self::sendable::tests::sendable;
 pub(crate) use self::{denial::TokenDenial, sendable::SendableCredential};
 use self::{
     exchange::{Exchange, Exchanges},
-    grant::{AccountQuery, Grants},
+    grant::{AccountQuery, Grants, Lacking},
     oauth::Tokens,
     refusal::Refusal,
 };
 use crate::{
     account::Hub,
     egress::{Answer, Egress, OutgoingRequest},
+    text::tidy,
 };
 
 /// Number of recently sent credentials whose values are still removed from upstream output.
 const RECENT: usize = 16;
+/// The most scopes that an error names, and the most bytes of each.
+const MAX_NAMED: usize = 3;
+const MAX_SCOPE: usize = 100;
 
 /// Finds credentials, and obtains access tokens for those of an OAuth kind.
 pub(crate) struct Credentials {
@@ -365,16 +369,44 @@ impl SourceCredential {
         }
     }
 
-    /// Notes that the account of the tenant lacks scopes for a request of the source itself, so that
-    /// an administrator has to consent to them.
-    pub(crate) async fn tenant_lacks(&self, asked: &[String], url: &Url) {
-        let Named::Account(source, account) = &self.named else { return };
+    /// Notes that the account of the tenant lacks scopes for a request of the source itself: then
+    /// the next consent of an administrator requests them. `None` if the answer is final.
+    pub(crate) async fn tenant_lacks(&self, asked: &[String], url: &Url) -> Option<UpstreamError> {
+        let Named::Account(source, account) = &self.named else { return None };
         let query = AccountQuery::of_tenant(source, account, url);
-        let grants = &self.credentials.grants;
+        let (grants, asked) = (&self.credentials.grants, self.without_echoes(asked));
         // Otherwise the next attempt to connect says what is wrong with the account.
-        if let Ok((grant, _)) = grants.load(&query).await {
-            grants.needs_scopes(&query, &grant.id, asked).await.ok();
+        let (grant, _) = grants.load(&query).await.ok()?;
+        let lacking = grants.needs_scopes(&query, &grant.id, &asked).await.ok()?;
+        let mut error = self.lacking(&lacking, &grant.id, url)?;
+        let name = &account.tenant;
+        error.detail = match lacking {
+            Lacking::Withheld(_) => format!("the account of the tenant `{name}`: {}", error.detail),
+            Lacking::Consent | Lacking::Nothing => format!(
+                "the account of the tenant `{name}` lacks a scope to list the tools; an \
+                 administrator connects it again: toolcrib connections connect {source} --tenant",
+            ),
+        };
+        Some(error)
+    }
+
+    /// The error of a request whose account lacks scopes; `None` if the answer is final.
+    fn lacking(&self, lacking: &Lacking, id: &CredentialId, url: &Url) -> Option<UpstreamError> {
+        match lacking {
+            Lacking::Nothing => None,
+            Lacking::Consent => {
+                let refusal = Refusal::of(CredentialProblem::NeedsScopes, Some(id.clone()));
+                Some(self.unusable(&refusal.at(Some(url))))
+            }
+            Lacking::Withheld(scopes) => Some(not_granted(scopes)),
         }
+    }
+
+    /// The scopes without those that have a value of a credential: an upstream can repeat it, and
+    /// scopes are shown.
+    fn without_echoes(&self, scopes: &[String]) -> Vec<String> {
+        let echoes = self.echoes();
+        scopes.iter().filter(|scope| echoes.text(scope) == ***scope).cloned().collect()
     }
 
     /// What follows when the service at `url` has not run a call because of its account's token:
@@ -408,13 +440,9 @@ impl SourceCredential {
                 Ok(Some(Arc::new(renewed)).filter(|renewed| renewed.credential.id == *id))
             }
             TokenDenial::MissingScopes(asked) => {
-                match grants.needs_scopes(&query, id, asked).await.map_err(failed)? {
-                    true => {
-                        let problem = CredentialProblem::NeedsConsent;
-                        Err(self.unusable(&Refusal::of(problem, Some(id.clone())).at(Some(url))))
-                    }
-                    false => Ok(None),
-                }
+                let asked = self.without_echoes(asked);
+                let lacking = grants.needs_scopes(&query, id, &asked).await.map_err(failed)?;
+                self.lacking(&lacking, id, url).map_or(Ok(None), Err)
             }
         }
     }
@@ -541,6 +569,18 @@ impl SourceCredential {
             recent.echoes = Echoes::new(recent.sent.iter().flat_map(|sent| sent.values()));
         }
     }
+}
+
+/// The error of a call that needs `scopes`, which a consent did not give. It is for the caller.
+fn not_granted(scopes: &[String]) -> UpstreamError {
+    let named = scopes.iter().take(MAX_NAMED).map(|scope| format!("`{}`", tidy(scope, MAX_SCOPE)));
+    let named = named.collect::<Vec<_>>().join(", ");
+    let was = if scopes.len() == 1 { "was" } else { "were" };
+    let detail = format!(
+        "{named} {was} not granted to the account, and this tool needs it: ask who administers the \
+         account at the service, then connect it again"
+    );
+    UpstreamError::new(UpstreamErrorKind::Credential(CredentialProblem::NotGranted), detail)
 }
 
 /// Removes the values that `echoes` filters from the result of a call.

@@ -133,6 +133,7 @@ macro_rules! storage_suite {
                 [
                     a_grant_comes_back_as_it_was_put,
                     a_place_has_one_grant,
+                    the_earliest_grant_names_the_issuer,
                     a_tenant_has_a_grant_beside_its_principals,
                     a_lease_has_one_holder,
                     of_many_that_lease_a_grant_one_does,

@@ -74,7 +74,7 @@ pub(crate) fn details(error: &CallError) -> Option<Value> {
 mod tests {
     use chrono::DateTime;
     use toolcrib_core::{
-        call::{ConnectionRequired, UpstreamError, UpstreamErrorKind},
+        call::{ConnectionRequired, Lack, UpstreamError, UpstreamErrorKind},
         credential::Secret,
         id::ToolId,
     };
@@ -115,7 +115,7 @@ mod tests {
                     tool: ToolId::parse("mcp:a.b").unwrap(),
                     source_id: "a".parse().unwrap(),
                     of_tenant: false,
-                    again: false,
+                    lack: Lack::Account,
                     link: Some(Secret::new("https://crib.example/#/connect/x".to_owned())),
                     expires_at: DateTime::UNIX_EPOCH,
                 })),

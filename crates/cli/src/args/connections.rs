@@ -26,9 +26,10 @@ Examples:
   toolcrib connections connect github --no-wait
   toolcrib connections connect github --tenant
 
-The command prints a link, opens it in a browser if it runs on a terminal, and waits until the
-account is connected. The link works once, for ten minutes, and only for the principal of the key:
-sign in to the console as that principal. A connected account is replaced.
+The command says where you sign in and for which access, prints a link, opens it in a browser if it
+runs on a terminal, and waits until the account is connected. The link works once, for ten minutes,
+and only for the principal of the key: sign in to the console as that principal. A connected account
+is replaced.
 
 With --tenant it is the account of the tenant: the source lists its tools with it, and the calls use
 it if the source has `oauth.of = \"tenant\"`. The key then needs the scope connections:manage.")]
@@ -41,7 +42,9 @@ Examples:
   toolcrib connections disconnect 01970c5e-8d3b-7e6a-9f0e-3a1b2c4d5e6f
   toolcrib connections disconnect github --tenant
 
-The server forgets the tokens, and then revokes them at the service if it has an address for that.
+The server forgets the tokens, and then asks the service to end them. The command says if the service
+does not confirm it.
+
 An account of another principal needs its id and the scope connections:manage.")]
     Disconnect(DisconnectArgs),
 }

@@ -74,12 +74,21 @@ async fn connect(args: &ConnectArgs, client: &Client, printer: Printer) -> anyho
     if let (Some(body), true) = (body.as_object_mut(), args.tenant) {
         body.insert("tenant".to_owned(), json!(true));
     }
-    let made = client.post(&["v1", "connections", "link"], Some(&body)).await?;
+    let preview = client.post(&["v1", "connections", "preview"], Some(&body)).await?;
+    let mut made = client.post(&["v1", "connections", "link"], Some(&body)).await?;
+    if let Some(made) = made.as_object_mut() {
+        for name in ["host", "servers", "scopes"] {
+            made.extend(preview.get(name).map(|value| (name.to_owned(), value.clone())));
+        }
+    }
     let link = member(&made, "link");
     anyhow::ensure!(!link.is_empty(), "the server returned a response without link");
     match printer.wants_json() {
         true => printer.json_line(&made)?,
-        false => printer.foreign(link)?,
+        false => {
+            printer.note_foreign(&asked(source, &preview));
+            printer.foreign(link)?;
+        }
     }
     if args.no_wait {
         return Ok(());
@@ -129,8 +138,27 @@ async fn disconnect(
         },
         None => completed(typed, client).await?,
     };
-    client.delete(&["v1", "connections", &id]).await?;
-    printer.json_or_note(&json!({ "id": id }), "disconnected")
+    let removed = client.delete(&["v1", "connections", &id]).await?;
+    let is_told = removed.get("revoked").and_then(Value::as_bool).unwrap_or(false);
+    let words = match is_told {
+        true => "disconnected",
+        false => {
+            "disconnected here; the service did not confirm that it ended the tokens: to be sure, \
+             end the access in the settings of the account there"
+        }
+    };
+    printer.json_or_note(&json!({ "id": id, "revoked": is_told }), words)
+}
+
+/// What the person will be asked for, and where.
+fn asked(source: &str, preview: &Value) -> String {
+    let host = member(preview, "host");
+    let servers = list(preview, "servers").join(" and ");
+    let scopes = match list(preview, "scopes") {
+        scopes if scopes.is_empty() => "what it shows before you agree".to_owned(),
+        scopes => scopes.join(" "),
+    };
+    format!("the account for `{source}` is at {host}; you sign in at {servers}, for: {scopes}")
 }
 
 /// The id that `typed` equals or starts; `typed` if the caller's list has none.
@@ -165,7 +193,10 @@ fn owner(connection: &Value) -> String {
 }
 
 fn texts(connection: &Value, name: &str) -> String {
-    let list = connection.get(name).and_then(Value::as_array);
-    let texts: Vec<_> = list.into_iter().flatten().filter_map(Value::as_str).collect();
-    texts.join(" ")
+    list(connection, name).join(" ")
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> Vec<&'a str> {
+    let list = value.get(name).and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str).collect()
 }

@@ -29,7 +29,7 @@ pub(super) struct Accounts {
     of: AccountOf,
     /// Scopes to request, and the most that the service can require.
     #[serde(default)]
-    #[schemars(extend("x-default" = "those that the service names"))]
+    #[schemars(extend("x-default" = "those that the service names, at most 64"))]
     scopes: Vec<String>,
     /// Id of the client that you registered at the service.
     #[serde(default)]
@@ -41,7 +41,8 @@ pub(super) struct Accounts {
     /// How the client sends its secret.
     #[serde(default)]
     client_auth: SecretAuth,
-    /// The authorization server, for a service that does not name it.
+    /// The authorization server, for a service that does not name it, or names another one than the
+    /// one where its accounts are connected.
     #[serde(default)]
     issuer: Option<String>,
     /// Authorization endpoint, for a service without metadata; with `token_url`.

@@ -219,6 +219,8 @@ pub fn denied(
         CredentialProblem::NotFound
         | CredentialProblem::NotConnected
         | CredentialProblem::NotExchanged
+        | CredentialProblem::NeedsScopes
+        | CredentialProblem::NotGranted
         | CredentialProblem::Unreadable => EgressReason::ProvenanceUnevaluable,
     };
     EgressDecided {

@@ -71,6 +71,10 @@ pub struct GrantTerms {
     /// The scopes that the upstream has required since, and that the next consent requests too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_scopes: Vec<String>,
+    /// The scopes that a consent requested and did not give. They are not requested again for a
+    /// call; a new consent forgets them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub withheld_scopes: Vec<String>,
     /// Where the tokens can be revoked (RFC 7009).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revocation_url: Option<String>,
@@ -197,6 +201,14 @@ pub trait GrantStore: Send + Sync + 'static {
     /// The grants of one owner, by source, expired ones included. Requires no key.
     async fn list_of(&self, owner: &Owner) -> Result<Vec<AccountGrant>, CredentialStoreError>;
 
+    /// The authorization server of the earliest grant of `tenant` to `source`, also if it has
+    /// expired. Requires no key.
+    async fn issuer_of(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+    ) -> Result<Option<String>, CredentialStoreError>;
+
     /// Replaces terms, times and values of the grant with the id and the place of `grant` if its
     /// revision is still that of `grant`; the revision increases by one. Returns `false` if it was
     /// removed or changed meanwhile.
@@ -311,6 +323,20 @@ impl AccountGrant {
     /// Whether it has expired at `now`.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
+    }
+}
+
+// === impl GrantTerms ===
+
+impl GrantTerms {
+    /// Whether the tokens of `later`, the successor of this grant, survive the revocation of its own.
+    /// Authorization servers end all tokens of a client for an account together, so both must be of
+    /// different accounts, clients or servers.
+    pub fn is_apart_from(&self, later: &Self) -> bool {
+        let are_named = self.account.is_some() && later.account.is_some();
+        self.issuer != later.issuer
+            || self.oauth2.client_id != later.oauth2.client_id
+            || (are_named && self.account != later.account)
     }
 }
 

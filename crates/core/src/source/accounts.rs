@@ -56,6 +56,19 @@ pub struct BegunAuthorization {
     pub verifier: Secret,
 }
 
+/// What an authorization will ask for, before it begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prospect {
+    /// The authorization server.
+    pub issuer: String,
+    /// The address at which the person agrees. The parameters do not matter.
+    pub authorization: String,
+    /// The address that issues the tokens.
+    pub token: String,
+    /// The scopes that are requested.
+    pub scopes: Vec<String>,
+}
+
 /// The parameters that the browser brings back.
 #[derive(Clone, Default)]
 pub struct AuthorizationResponse {
@@ -88,6 +101,18 @@ pub enum AccountError {
 /// Connects accounts. It belongs to the [factory](super::SourceFactory) of the sources.
 #[async_trait]
 pub trait AccountConnector: Send + Sync + 'static {
+    /// Discovers the authorization server, and returns what [`begin`](Self::begin) would ask for at
+    /// `place`. Stores nothing and registers no client.
+    ///
+    /// # Errors
+    /// [`AccountError`].
+    async fn preview(
+        &self,
+        spec: &SourceSpec,
+        place: &GrantPlace,
+        earlier: Option<&AccountGrant>,
+    ) -> Result<Prospect, AccountError>;
+
     /// Discovers the authorization server, finds or registers a client there, and makes the address
     /// for the browser. Stores nothing but a registered client.
     ///
@@ -107,13 +132,29 @@ pub trait AccountConnector: Send + Sync + 'static {
         response: &AuthorizationResponse,
     ) -> Result<(GrantTerms, GrantSecrets), AccountError>;
 
-    /// Revokes the tokens of a removed grant at its server (RFC 7009), as far as that works.
-    async fn revoke(&self, grant: &AccountGrant, secrets: &GrantSecrets);
+    /// Revokes the tokens of a removed grant at its server (RFC 7009). Returns whether the server
+    /// confirmed it.
+    async fn revoke(&self, grant: &AccountGrant, secrets: &GrantSecrets) -> bool;
 }
 
 /// A connector for factories without accounts.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoAccounts;
+
+// === impl BegunAuthorization ===
+
+impl BegunAuthorization {
+    /// What the authorization asks for.
+    pub fn prospect(&self) -> Prospect {
+        let terms = &self.pending.terms;
+        Prospect {
+            issuer: terms.issuer.clone(),
+            authorization: self.address.clone(),
+            token: terms.oauth2.token_url.clone(),
+            scopes: terms.oauth2.scopes.clone(),
+        }
+    }
+}
 
 // === impl AuthorizationResponse ===
 
@@ -127,6 +168,15 @@ impl fmt::Debug for AuthorizationResponse {
 
 #[async_trait]
 impl AccountConnector for NoAccounts {
+    async fn preview(
+        &self,
+        _: &SourceSpec,
+        _: &GrantPlace,
+        _: Option<&AccountGrant>,
+    ) -> Result<Prospect, AccountError> {
+        Err(AccountError::Unsupported("this program connects no accounts".to_owned()))
+    }
+
     async fn begin(&self, _: ConnectRequest<'_>) -> Result<BegunAuthorization, AccountError> {
         Err(AccountError::Unsupported("this program connects no accounts".to_owned()))
     }
@@ -141,5 +191,7 @@ impl AccountConnector for NoAccounts {
         Err(AccountError::NotOurs)
     }
 
-    async fn revoke(&self, _: &AccountGrant, _: &GrantSecrets) {}
+    async fn revoke(&self, _: &AccountGrant, _: &GrantSecrets) -> bool {
+        false
+    }
 }

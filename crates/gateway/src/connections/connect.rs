@@ -1,20 +1,23 @@
 //! An account is connected: the person sees the request, goes to the service, and comes back.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use toolcrib_core::{
     canonical::Digest,
     credential::{
-        AccountGrant, ConnectLink, CredentialStoreError, GrantPlace, PendingAuthorization,
+        AccountGrant, ConnectLink, CredentialStoreError, GrantPlace, GrantSecrets,
+        PendingAuthorization,
     },
     event::{AccountConnected, EventBody},
     id::SourceId,
     principal::Principal,
     source::{AccountError, ConnectRequest},
 };
-use toolcrib_oauth::registration::ClientDescription;
+use toolcrib_oauth::{registration::ClientDescription, scopes};
 
 use super::{
-    BegunConnection, Connection, ConnectionError, ConnectionPreview, ConnectionResponse,
+    Asked, BegunConnection, Connection, ConnectionError, ConnectionPreview, ConnectionResponse,
     Connections, Found, LIFETIME, MANAGE, Wanted, host, of, secret,
 };
 use crate::{
@@ -25,7 +28,8 @@ use crate::{
 };
 
 impl Gateway {
-    /// Describes the consent that `caller` is to give. A link stays usable.
+    /// Describes the consent that `caller` is to give, as far as the service says it. A link stays
+    /// usable.
     ///
     /// # Errors
     /// [`ConnectionError`].
@@ -36,38 +40,37 @@ impl Gateway {
     ) -> Result<ConnectionPreview, ConnectionError> {
         let connections = &self.inner.pipeline.connections;
         let found = connections.wanted(caller, wanted).await?;
-        let (spec, account) = found.spec()?;
-        let earlier = connections.earlier(&found.place).await?;
-        let scopes = match (account.scopes.is_empty(), &earlier) {
-            (false, _) => account.scopes.clone(),
-            (true, Some(earlier)) => {
-                let terms = &earlier.terms;
-                let missing = terms.missing_scopes.iter();
-                let missing = missing.filter(|scope| !terms.oauth2.scopes.contains(scope));
-                terms.oauth2.scopes.iter().chain(missing).cloned().collect()
-            }
-            (true, None) => Vec::new(),
+        let (spec, _) = found.spec()?;
+        let earlier = connections.earlier(&found.place).await?.map(|(grant, _)| grant);
+        let prospect = {
+            let _place = connections.waiting.try_acquire().map_err(|_| ConnectionError::TooMany)?;
+            connections.connector.preview(spec, &found.place, earlier.as_ref()).await?
         };
+        let granted = earlier.as_ref().map(|grant| &grant.terms.oauth2.scopes);
+        let is_new = |scope: &&String| granted.is_some_and(|granted| !granted.contains(scope));
         Ok(ConnectionPreview {
             source: spec.id.clone(),
             host: host(spec),
             of: of(&found.place),
-            scopes,
+            new_scopes: prospect.scopes.iter().filter(is_new).cloned().collect(),
+            asked: Asked::of(prospect),
             again: earlier.is_some(),
             principal: caller.id.clone(),
         })
     }
 
-    /// Begins the authorization at the service. A link is used up.
+    /// Begins the authorization at the service. A link is used up. With `shown`, the service must
+    /// ask for exactly what the person has seen.
     ///
     /// # Errors
-    /// [`ConnectionError`]; a link stays usable if the service failed.
+    /// [`ConnectionError`]; a link stays usable if the service failed, or asks for something else.
     pub async fn begin_connection(
         &self,
         caller: &Principal,
         wanted: &Wanted,
+        shown: Option<&Asked>,
     ) -> Result<BegunConnection, ConnectionError> {
-        self.inner.pipeline.connections.begin(caller, wanted).await
+        self.inner.pipeline.connections.begin(caller, wanted, shown).await
     }
 
     /// The description of this gateway as an OAuth client, if authorization servers can fetch it.
@@ -113,9 +116,12 @@ impl Connections {
     }
 
     /// The grant at `place`; `None` also if it cannot be read any more, because it is replaced.
-    async fn earlier(&self, place: &GrantPlace) -> Result<Option<AccountGrant>, ConnectionError> {
+    async fn earlier(
+        &self,
+        place: &GrantPlace,
+    ) -> Result<Option<(AccountGrant, GrantSecrets)>, ConnectionError> {
         match self.grants.get(place, self.services.now()).await {
-            Ok(found) => Ok(found.map(|(grant, _)| grant)),
+            Ok(found) => Ok(found),
             Err(CredentialStoreError::OtherKey(_) | CredentialStoreError::NotGenuine(_)) => {
                 Ok(None)
             }
@@ -127,13 +133,14 @@ impl Connections {
         &self,
         caller: &Principal,
         wanted: &Wanted,
+        shown: Option<&Asked>,
     ) -> Result<BegunConnection, ConnectionError> {
         let found = self.wanted(caller, wanted).await?;
         let (spec, _) = found.spec()?;
         let public = Self::public_url(&found.config).ok_or(ConnectionError::NoPublicUrl)?;
         let redirect_uri = redirect_uri(public, &spec.id);
         let client_document = client_document(public);
-        let earlier = self.earlier(&found.place).await?;
+        let earlier = self.earlier(&found.place).await?.map(|(grant, _)| grant);
         let (cookie, state, now) = (secret()?, secret()?, self.services.now());
         let begun = {
             let _place = self.waiting.try_acquire().map_err(|_| ConnectionError::TooMany)?;
@@ -156,6 +163,9 @@ impl Connections {
         if !begun.address.starts_with("https://") && !begun.address.starts_with("http://") {
             let message = "the service has no address for browsers".to_owned();
             return Err(AccountError::Unsupported(message).into());
+        }
+        if shown.is_some_and(|shown| *shown != Asked::of(begun.prospect())) {
+            return Err(ConnectionError::Changed);
         }
         if !self.grants.begin(begun.pending, begun.verifier).await? {
             return Err(ConnectionError::TooMany);
@@ -194,11 +204,16 @@ impl Connections {
         let (terms, secrets) = {
             let _place = self.waiting.try_acquire().map_err(|_| ConnectionError::TooMany)?;
             let (spec, _) = found.spec()?;
-            let finished = self.connector.finish(spec, &pending, &verifier, &response).await;
-            finished.map_err(|error| match error {
-                AccountError::NotOurs => ConnectionError::NotOurs,
-                error => error.into(),
-            })?
+            match self.connector.finish(spec, &pending, &verifier, &response).await {
+                Ok(finished) => finished,
+                Err(AccountError::NotOurs) => return Err(ConnectionError::NotOurs),
+                Err(error) => {
+                    if matches!(error, AccountError::Refused("access_denied" | "invalid_scope")) {
+                        self.withhold(&pending).await;
+                    }
+                    return Err(error.into());
+                }
+            }
         };
         let now = self.services.now();
         let grant = AccountGrant {
@@ -210,18 +225,49 @@ impl Connections {
             expires_at: None,
             revision: 1,
         };
+        let earlier = self.earlier(&grant.place).await.ok().flatten();
         let stored = match self.record(caller, &grant).await {
             Ok(()) => self.grants.put(grant.clone(), secrets.clone()).await.map_err(Into::into),
             Err(error) => Err(error),
         };
         if let Err(error) = stored {
-            self.connector.revoke(&grant, &secrets).await;
+            // The earlier account must not end with the new tokens.
+            if earlier.is_none_or(|(earlier, _)| earlier.terms.is_apart_from(&grant.terms)) {
+                self.connector.revoke(&grant, &secrets).await;
+            }
             return Err(error);
+        }
+        if let Some((earlier, secrets)) = earlier
+            && earlier.terms.is_apart_from(&grant.terms)
+        {
+            let connector = Arc::clone(&self.connector);
+            self.services.background.spawn(async move {
+                connector.revoke(&earlier, &secrets).await;
+            });
         }
         self.snapshots.load().own.connected(&grant.place);
         // There may be no listener.
         self.news.send(grant.place.clone()).ok();
         Ok((found, grant))
+    }
+
+    /// Notes in the earlier grant that a consent did not give the scopes that calls needed, so that
+    /// the next consent does without them.
+    async fn withhold(&self, pending: &PendingAuthorization) {
+        let Ok(Some((mut grant, secrets))) = self.earlier(&pending.place).await else { return };
+        let requested = &pending.terms.oauth2.scopes;
+        let terms = &mut grant.terms;
+        let (withheld, missing): (Vec<_>, Vec<_>) =
+            terms.missing_scopes.drain(..).partition(|scope| requested.contains(scope));
+        if withheld.is_empty() {
+            return;
+        }
+        terms.missing_scopes = missing;
+        terms.withheld_scopes = scopes::union(&terms.withheld_scopes, &withheld, &[]);
+        // A change meanwhile is that of a renewal or of a call; the next consent asks again then.
+        if let Err(error) = self.grants.change(grant, secrets).await {
+            tracing::warn!(%error, "refused scopes could not be noted; they are requested again");
+        }
     }
 
     async fn record(

@@ -1,6 +1,6 @@
 //! An account is disconnected: calls stop using it, and then its tokens are revoked at the service.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use toolcrib_core::{
     event::{AccountDisconnected, EventBody},
@@ -11,9 +11,14 @@ use toolcrib_core::{
 use super::{ConnectionError, MANAGE, of};
 use crate::{audit::lone_event, gateway::Gateway};
 
+/// How long the response to a removal waits for the service.
+const PATIENCE: Duration = Duration::from_secs(15);
+
 impl Gateway {
     /// Disconnects the account with the grant `id`: that of `caller`, or with [`MANAGE`] any of its
     /// tenant. It must be possible even while the record is unavailable, so its event follows.
+    /// Returns whether the service confirmed that it ended the tokens. It may not know how, or not
+    /// answer in time; the account is gone here in any case.
     ///
     /// # Errors
     /// [`ConnectionError`]; in that case the account is unchanged.
@@ -21,7 +26,7 @@ impl Gateway {
         &self,
         caller: &Principal,
         id: &CredentialId,
-    ) -> Result<(), ConnectionError> {
+    ) -> Result<bool, ConnectionError> {
         let connections = &self.inner.pipeline.connections;
         let grants = connections.grants.list(&caller.tenant).await?;
         let grant = grants.into_iter().find(|grant| {
@@ -49,12 +54,15 @@ impl Gateway {
         if grant.place.owner.principal.is_none() {
             self.supply().refresh(&grant.place.source);
         }
-        if let Some((grant, secrets)) = values.filter(|(current, _)| current.id == *id) {
-            let connector = Arc::clone(&connections.connector);
-            connections.services.background.spawn(async move {
-                connector.revoke(&grant, &secrets).await;
-            });
-        }
-        Ok(())
+        let Some((grant, secrets)) = values.filter(|(current, _)| current.id == *id) else {
+            return Ok(false);
+        };
+        let connector = Arc::clone(&connections.connector);
+        // It goes on without the caller.
+        let revoking = connections
+            .services
+            .background
+            .spawn(async move { connector.revoke(&grant, &secrets).await });
+        Ok(matches!(tokio::time::timeout(PATIENCE, revoking).await, Ok(Ok(true))))
     }
 }

@@ -65,9 +65,11 @@ impl Connections {
             }
         }
         // Those of removed sources can still be disconnected.
-        let rest = grants
-            .iter()
-            .filter(|grant| grant.place.owner == own && !places.contains(&grant.place));
+        let rest = grants.iter().filter(|grant| {
+            let is_removable =
+                grant.place.owner == own || (is_manager && grant.place.owner.principal.is_none());
+            is_removable && !places.contains(&grant.place)
+        });
         listed.extend(rest.map(|grant| self.of_grant(caller, grant)));
         Ok(listed)
     }

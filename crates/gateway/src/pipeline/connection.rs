@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use toolcrib_core::{
-    call::{CallError, UpstreamError, UpstreamErrorKind},
+    call::{CallError, Lack, UpstreamError, UpstreamErrorKind},
     catalog::Entry,
     clock::Timestamp,
     credential::{AccountSpec, CredentialNeed, CredentialProblem, CredentialRefusal, RefusalCause},
@@ -48,8 +48,8 @@ impl Pipeline {
         })
     }
 
-    /// Turns the result of a call whose account was refused at its service into the request to
-    /// connect it again. The result is recorded already.
+    /// Turns the result of a call whose account was refused at its service, or lacks a scope there,
+    /// into the request to connect it again. The result is recorded already.
     pub(super) async fn reconnected(
         &self,
         principal: &Principal,
@@ -60,11 +60,11 @@ impl Pipeline {
     ) -> Execution {
         let Err(CallError::Upstream(error)) = &execution.result else { return execution };
         let UpstreamErrorKind::Credential(problem) = error.kind else { return execution };
-        let Some(is_again) = is_again(problem) else { return execution };
-        if let Some(id) = used {
+        let Some(lack) = lack(problem) else { return execution };
+        if let (Lack::Consent, Some(id)) = (lack, used) {
             self.connections.note_refused(principal, &entry.source, account, id).await;
         }
-        let error = required(entry, account, is_again, self.services.now());
+        let error = required(entry, account, lack, self.services.now());
         let result = Err(self.connections.with_link(principal, error).await);
         Execution { result, ..execution }
     }
@@ -85,9 +85,9 @@ pub(super) fn refused(
         }
         CredentialNeed::Account { source, account, .. } => {
             if let RefusalCause::Credential(problem) = &refusal.cause
-                && let Some(is_again) = is_again(*problem)
+                && let Some(lack) = lack(*problem)
             {
-                return required(entry, account, is_again, now);
+                return required(entry, account, lack, now);
             }
             UpstreamError::without_credential(format_args!("account at `{source}`"), refusal)
         }
@@ -95,16 +95,18 @@ pub(super) fn refused(
     CallError::Upstream(error)
 }
 
-/// For the problems that a person solves by connecting an account: whether it is again.
-fn is_again(problem: CredentialProblem) -> Option<bool> {
+/// What is missing, for the problems that a person solves by connecting an account.
+fn lack(problem: CredentialProblem) -> Option<Lack> {
     match problem {
-        CredentialProblem::NotConnected => Some(false),
-        CredentialProblem::NeedsConsent => Some(true),
+        CredentialProblem::NotConnected => Some(Lack::Account),
+        CredentialProblem::NeedsConsent => Some(Lack::Consent),
+        CredentialProblem::NeedsScopes => Some(Lack::Scopes),
         CredentialProblem::NotFound
         | CredentialProblem::OutOfAudience
         | CredentialProblem::Expired
         | CredentialProblem::Unreadable
         | CredentialProblem::NotExchanged
+        | CredentialProblem::NotGranted
         | CredentialProblem::AuthExpired => None,
     }
 }

@@ -17,7 +17,7 @@ use toolcrib_core::{
     id::{CredentialId, PrincipalId, TenantId},
     source::{
         AccountConnector, AccountError, AuthorizationResponse, BegunAuthorization, ConnectRequest,
-        SourceSpec,
+        Prospect, SourceSpec,
     },
 };
 
@@ -32,6 +32,12 @@ pub(crate) struct Service {
     pub(crate) exchanged: AtomicUsize,
     /// Has no address for browsers.
     pub(crate) is_down: AtomicBool,
+    /// Cannot revoke tokens.
+    pub(crate) cannot_revoke: AtomicBool,
+    /// The account that the next person signs in to, in place of `ann@example`.
+    pub(crate) account: Mutex<Option<String>>,
+    /// The scopes that it asks for beside `notes`.
+    pub(crate) further: Mutex<Vec<String>>,
 }
 
 fn oauth2() -> OAuth2 {
@@ -44,8 +50,33 @@ fn oauth2() -> OAuth2 {
     }
 }
 
+impl Service {
+    fn asked(&self) -> Vec<String> {
+        let mut scopes = oauth2().scopes;
+        scopes.extend(self.further.lock().iter().cloned());
+        scopes
+    }
+}
+
 #[async_trait]
 impl AccountConnector for Service {
+    async fn preview(
+        &self,
+        _: &SourceSpec,
+        _: &GrantPlace,
+        _: Option<&AccountGrant>,
+    ) -> Result<Prospect, AccountError> {
+        if self.is_down.load(Ordering::SeqCst) {
+            return Err(AccountError::Unavailable("the service does not answer".to_owned()));
+        }
+        Ok(Prospect {
+            issuer: "https://id.example".to_owned(),
+            authorization: "https://id.example/authorize".to_owned(),
+            token: "https://id.example/token".to_owned(),
+            scopes: self.asked(),
+        })
+    }
+
     async fn begin(&self, request: ConnectRequest<'_>) -> Result<BegunAuthorization, AccountError> {
         self.begun.fetch_add(1, Ordering::SeqCst);
         if self.is_down.load(Ordering::SeqCst) {
@@ -58,7 +89,7 @@ impl AccountConnector for Service {
             terms: PendingTerms {
                 issuer: "https://id.example".to_owned(),
                 redirect_uri: request.redirect_uri.to_owned(),
-                oauth2: oauth2(),
+                oauth2: OAuth2 { scopes: self.asked(), ..oauth2() },
                 names_issuer: false,
                 revocation_url: None,
                 principal: request.principal,
@@ -86,13 +117,17 @@ impl AccountConnector for Service {
         self.exchanged.fetch_add(1, Ordering::SeqCst);
         match (&response.error, &response.code) {
             (Some(_), _) => Err(AccountError::Refused("access_denied")),
-            (None, Some(code)) if code.expose() == CODE => Ok((terms(), secrets())),
+            (None, Some(code)) if code.expose() == CODE => {
+                let account = self.account.lock().clone().or(terms().account);
+                Ok((GrantTerms { account, ..terms() }, secrets()))
+            }
             _ => Err(AccountError::NotOurs),
         }
     }
 
-    async fn revoke(&self, grant: &AccountGrant, _: &GrantSecrets) {
+    async fn revoke(&self, grant: &AccountGrant, _: &GrantSecrets) -> bool {
         self.revoked.lock().push(grant.id.clone());
+        !self.cannot_revoke.load(Ordering::SeqCst)
     }
 }
 
@@ -105,6 +140,7 @@ fn terms() -> GrantTerms {
         state: GrantState::Active,
         token_expires_at: None,
         missing_scopes: Vec::new(),
+        withheld_scopes: Vec::new(),
         revocation_url: None,
     }
 }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolcrib_core::{
     approval::Verdict,
-    call::{CallError, ConnectionRequired},
+    call::{CallError, ConnectionRequired, Lack},
     clock::{Clock, Timestamp},
     credential::{ConnectLink, CredentialProblem, GrantPlace, Owner, Secret},
     id::{PrincipalId, SourceId},
@@ -23,7 +23,8 @@ use toolcrib_gateway::{
     CallReport, CallRequest, ToolRef,
     clock::SystemClock,
     connections::{
-        BegunConnection, Connection, ConnectionError, ConnectionResponse, ConnectionState, Wanted,
+        Asked, BegunConnection, Connection, ConnectionError, ConnectionResponse, ConnectionState,
+        Wanted,
     },
     idempotency::{self, ClientKey, IdempotentOutcome},
     metrics::Surface,
@@ -93,7 +94,7 @@ impl Rig {
         caller: &Principal,
         wanted: Wanted,
     ) -> Result<BegunConnection, ConnectionError> {
-        self.gateway.begin_connection(caller, &wanted).await
+        self.gateway.begin_connection(caller, &wanted, None).await
     }
 
     async fn finish(
@@ -153,7 +154,7 @@ async fn an_unconnected_call_takes_no_token_and_asks_nobody() {
         let required = rig.refused(&ann()).await;
         let words = CallError::ConnectionRequired(Box::new(required.clone())).words();
         assert!(words.contains(&secret(&required)), "{words}");
-        assert!(!required.of_tenant && !required.again);
+        assert_eq!((required.of_tenant, required.lack), (false, Lack::Account));
         assert!(!format!("{required} {required:?}").contains(&secret(&required)));
         assert!(!rig.log().await.contains(&secret(&required)));
     }
@@ -183,8 +184,9 @@ async fn a_link_leads_to_an_account_once() {
         let preview = serde_json::to_value(preview).unwrap();
         assert_eq!(
             preview,
-            json!({ "source": "s", "host": "api.example", "of": "principal", "scopes": [],
-                    "again": false, "principal": "ann" })
+            json!({ "source": "s", "host": "api.example", "of": "principal",
+                "servers": ["id.example"], "scopes": ["notes"], "again": false,
+                "principal": "ann" })
         );
     }
     rig.factory.service.is_down.store(true, Ordering::SeqCst);
@@ -381,7 +383,7 @@ async fn a_refused_account_is_connected_again() {
     *rig.factory.vault.refuses.lock() = Some(CredentialProblem::NeedsConsent);
     for _ in 0..2 {
         let required = rig.refused(&ann()).await;
-        assert!(required.again);
+        assert_eq!(required.lack, Lack::Consent);
         secret(&required);
     }
     *rig.factory.vault.refuses.lock() = None;
@@ -392,12 +394,120 @@ async fn a_refused_account_is_connected_again() {
     rig.connect(&ann(), false).await;
     let called = rig.call(&ann(), "s__expelled", json!({})).await;
     let Err(CallError::ConnectionRequired(required)) = called.result else { panic!() };
-    assert!(required.again && !rig.log().await.contains(&secret(&required)));
+    assert_eq!(required.lack, Lack::Consent);
+    assert!(!rig.log().await.contains(&secret(&required)));
     let recorded = rig.log.recorded();
     assert_eq!(refused(&recorded), 2);
     assert!(recorded.contains(&"returned Error connection_required".to_owned()));
     let preview = Wanted::Source { source: source(), of_tenant: false };
     assert!(rig.gateway.preview_connection(&ann(), &preview).await.unwrap().again);
+}
+
+fn wanted() -> Wanted {
+    Wanted::Source { source: source(), of_tenant: false }
+}
+
+/// A call that lacks a scope gets a link, and the account stays connected for the other tools.
+#[tokio::test]
+async fn a_missing_scope_concerns_its_call_alone() {
+    let tools = offer(&["echo", "lacking", "ungranted"]);
+    let text = format!("{PUBLIC}{}", text("principal", ""));
+    let clock = Arc::new(SystemClock::default());
+    let rig = rig_at(Some(Ok(tools)), &text, MemoryCatalogs::default(), clock).await;
+    rig.connect(&ann(), false).await;
+    for _ in 0..2 {
+        let called = rig.call(&ann(), "s__lacking", json!({})).await;
+        let Err(CallError::ConnectionRequired(required)) = called.result else { panic!() };
+        assert_eq!(required.lack, Lack::Scopes);
+        assert!(!required.to_string().contains("no longer accepts"), "{required}");
+        assert!(!rig.log().await.contains(&secret(&required)));
+        // Nothing asks for a consent that did not help.
+        let called = rig.call(&ann(), "s__ungranted", json!({})).await;
+        let error = called.result.unwrap_err();
+        assert_eq!((error.code(), &*error.to_string()), ("credential_forbidden", "not `admin`"));
+        rig.echo(&ann()).await.unwrap();
+    }
+    let recorded = rig.log.recorded();
+    assert!(!recorded.iter().any(|it| it.starts_with("account refused")), "{recorded:?}");
+}
+
+/// A person that does not agree to what a call needed can still connect again without it.
+#[tokio::test]
+async fn a_declined_scope_is_not_requested_again() {
+    let rig = own("").await;
+    rig.connect(&ann(), false).await;
+    let grants = rig.factory.vault.grants.lock().clone().unwrap();
+    let owner = Owner::principal(ann().tenant, ann().id);
+    let place = GrantPlace { owner, source: source() };
+    let grant = async || grants.get(&place, rig.gateway.now()).await.unwrap().unwrap();
+    let (mut lacking, values) = grant().await;
+    lacking.terms.missing_scopes = vec!["admin".to_owned(), "later".to_owned()];
+    assert!(grants.change(lacking, values).await.unwrap());
+    *rig.factory.service.further.lock() = vec!["admin".to_owned()];
+    let begun = rig.begin(&ann(), wanted()).await.unwrap();
+    let response = ConnectionResponse {
+        source: source(),
+        state: Secret::new(state(&begun).to_owned()),
+        cookies: vec![begun.cookie],
+        response: AuthorizationResponse {
+            error: Some("access_denied".to_owned()),
+            ..AuthorizationResponse::default()
+        },
+    };
+    assert!(rig.gateway.finish_connection(&ann(), response).await.is_err());
+    let terms = grant().await.0.terms;
+    assert_eq!(terms.missing_scopes, ["later"]);
+    assert_eq!(terms.withheld_scopes, ["admin"]);
+    rig.echo(&ann()).await.unwrap();
+}
+
+/// The service cannot be asked for more than the person has seen.
+#[tokio::test]
+async fn what_is_asked_must_be_what_was_shown() {
+    let rig = own("").await;
+    let link = secret(&rig.refused(&ann()).await);
+    let preview = rig.gateway.preview_connection(&ann(), &of(&link)).await.unwrap();
+    assert_eq!(preview.asked.servers, ["id.example"]);
+    *rig.factory.service.further.lock() = vec!["admin".to_owned()];
+    let begin = async |shown: &Asked| {
+        rig.gateway.begin_connection(&ann(), &of(&link), Some(shown)).await.map(drop)
+    };
+    let refused = begin(&preview.asked).await.unwrap_err();
+    assert!(matches!(refused, ConnectionError::Changed), "{refused:?}");
+    let preview = rig.gateway.preview_connection(&ann(), &of(&link)).await.unwrap();
+    assert_eq!(preview.asked.scopes, ["notes", "admin"]);
+    assert!(preview.new_scopes.is_empty(), "all are new");
+    let elsewhere = Asked { servers: vec!["evil.example".to_owned()], ..preview.asked.clone() };
+    assert!(matches!(begin(&elsewhere).await, Err(ConnectionError::Changed)));
+    begin(&preview.asked).await.unwrap();
+    // An account has its scopes already.
+    rig.connect(&ann(), false).await;
+    let preview = rig.gateway.preview_connection(&ann(), &wanted()).await.unwrap();
+    assert_eq!(preview.new_scopes, ["admin"]);
+}
+
+/// The tokens of a replaced account are revoked, unless those of its successor would end with them.
+#[tokio::test]
+async fn a_replaced_account_is_revoked() {
+    let rig = own("").await;
+    let first = rig.connect(&ann(), false).await.id.unwrap();
+    let second = rig.connect(&ann(), false).await.id.unwrap();
+    *rig.factory.service.account.lock() = Some("other@example".to_owned());
+    rig.connect(&ann(), false).await;
+    let service = &rig.factory.service;
+    eventually("revoked", || *service.revoked.lock() == [second.clone()]).await;
+    assert_ne!(first, second);
+}
+
+/// The caller hears whether the service knows.
+#[tokio::test]
+async fn a_removal_says_whether_the_service_was_told() {
+    let rig = own("").await;
+    for cannot in [false, true] {
+        rig.factory.service.cannot_revoke.store(cannot, Ordering::SeqCst);
+        let id = rig.connect(&ann(), false).await.id.unwrap();
+        assert_eq!(rig.gateway.disconnect(&ann(), &id).await.unwrap(), !cannot);
+    }
 }
 
 /// An explanation says so, and makes no link.

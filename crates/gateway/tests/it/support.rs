@@ -390,6 +390,14 @@ impl Scripted {
                 let kind = UpstreamErrorKind::Credential(CredentialProblem::NeedsConsent);
                 Err(UpstreamError::new(kind, "401"))
             }
+            "lacking" => {
+                let kind = UpstreamErrorKind::Credential(CredentialProblem::NeedsScopes);
+                Err(UpstreamError::new(kind, "403"))
+            }
+            "ungranted" => {
+                let kind = UpstreamErrorKind::Credential(CredentialProblem::NotGranted);
+                Err(UpstreamError::new(kind, "not `admin`"))
+            }
             "down" => Err(UpstreamError::new(UpstreamErrorKind::Unavailable, "not connected")),
             "dies" => Err(UpstreamError::new(UpstreamErrorKind::Died, "gone")),
             "hang" => {

@@ -8,13 +8,13 @@ use chrono::TimeDelta;
 use serde_json::Value;
 use toolcrib_core::{
     credential::{
-        AccountGrant, AccountSpec, Audience, ClientAuth, CredentialStoreError, GrantSecrets,
-        GrantState, GrantStore, GrantTerms, OAuth2, PendingAuthorization, PendingTerms,
-        RegisteredClient, ResourceParameter, Secret,
+        AccountGrant, AccountSpec, Audience, ClientAuth, CredentialStoreError, GrantPlace,
+        GrantSecrets, GrantState, GrantStore, GrantTerms, OAuth2, PendingAuthorization,
+        PendingTerms, RegisteredClient, ResourceParameter, Secret,
     },
     source::{
         AccountConnector, AccountError, AuthorizationResponse, BegunAuthorization, ConnectRequest,
-        SourceSpec,
+        Prospect, SourceSpec,
     },
 };
 use toolcrib_oauth::{
@@ -22,14 +22,15 @@ use toolcrib_oauth::{
     pkce,
     registration::{ClientDescription, Registration, Way, choose},
     scopes,
-    token::{Client, Grant, TokenAnswer, TokenError, TokenKind, TokenRequest},
+    token::{Client, Grant, TokenAnswer, TokenError, TokenRequest},
 };
 use url::Url;
 
 use super::{
-    discovery::{Server, discover, unavailable, unsupported},
+    discovery::{Discovery, MOVED, Server, unavailable, unsupported},
     hub::{Hub, token_end},
     reach::Reach,
+    revoke::revoke,
 };
 use crate::text::tidy;
 
@@ -58,8 +59,9 @@ fn account_of(spec: &SourceSpec) -> Result<&Arc<AccountSpec>, AccountError> {
     spec.account.as_ref().ok_or_else(|| unsupported("this source has no accounts"))
 }
 
-/// The scopes of a request: the configured ones, or else the earlier ones and those that the
-/// service asks for.
+/// The scopes of a request: the configured ones. Without them, first those that the account has
+/// already, then those that calls needed, then those that the service asks for in its discovery, in
+/// the bounds of [`scopes`].
 fn wanted(account: &AccountSpec, server: &Server, earlier: Option<&AccountGrant>) -> Vec<String> {
     let mut asked = server.scopes.clone();
     let offers = |metadata: &toolcrib_oauth::metadata::Metadata| {
@@ -111,6 +113,32 @@ impl Connector {
 
     fn store(&self) -> Result<&Arc<dyn GrantStore>, AccountError> {
         self.0.store.as_ref().ok_or_else(|| unsupported("this program connects no accounts"))
+    }
+
+    /// The authorization server that the accounts of the source are bound to: that of the earliest
+    /// grant, unless the configuration decides.
+    async fn bound(
+        &self,
+        account: &AccountSpec,
+        place: &GrantPlace,
+    ) -> Result<Option<String>, AccountError> {
+        if account.issuer.is_some() || account.endpoints.is_some() {
+            return Ok(None);
+        }
+        let bound = self.store()?.issuer_of(&place.owner.tenant, &place.source).await;
+        bound.map_err(|error| of_store(&error))
+    }
+
+    async fn discovered(
+        &self,
+        spec: &SourceSpec,
+        account: &AccountSpec,
+        place: &GrantPlace,
+        reach: &Reach,
+    ) -> Result<Server, AccountError> {
+        let bound = self.bound(account, place).await?;
+        let bound = bound.as_deref();
+        Discovery { network: &self.0.network, spec, account, reach, bound }.run().await
     }
 
     /// The client for a request; registers one if needed.
@@ -212,11 +240,24 @@ fn random_id() -> Result<toolcrib_core::id::CredentialId, AccountError> {
 
 #[async_trait]
 impl AccountConnector for Connector {
+    async fn preview(
+        &self,
+        spec: &SourceSpec,
+        place: &GrantPlace,
+        earlier: Option<&AccountGrant>,
+    ) -> Result<Prospect, AccountError> {
+        let (account, reach) = (account_of(spec)?, Reach::of(spec));
+        let server = self.discovered(spec, account, place, &reach).await?;
+        let scopes = wanted(account, &server, earlier);
+        let Server { issuer, authorization, token, .. } = server;
+        Ok(Prospect { issuer, authorization: authorization.into(), token, scopes })
+    }
+
     async fn begin(&self, request: ConnectRequest<'_>) -> Result<BegunAuthorization, AccountError> {
         let account = account_of(request.spec)?;
         self.store()?;
         let reach = Reach::of(request.spec);
-        let server = discover(&self.0.network, request.spec, account, &reach).await?;
+        let server = self.discovered(request.spec, account, &request.place, &reach).await?;
         let client = self.client(&request, account, &server, &reach).await?;
         let scopes = wanted(account, &server, request.earlier);
         let resource = match &account.resource {
@@ -281,6 +322,11 @@ impl AccountConnector for Connector {
             response.issuer = None;
         }
         let code = read_response(&response, &terms.issuer, terms.names_issuer)?;
+        // The first account of the source may have been connected meanwhile.
+        let bound = self.bound(account, &pending.place).await?;
+        if bound.is_some_and(|bound| bound != terms.issuer) {
+            return Err(unsupported(MOVED));
+        }
         let (secret, is_registered) = self.client_secret(account, terms).await?;
         let oauth2 = &terms.oauth2;
         let client = Client {
@@ -317,6 +363,8 @@ impl AccountConnector for Connector {
             unsupported("the address of the service is not known before a call; set `base_url`")
         })?;
         let granted_scopes = granted.scopes.unwrap_or_else(|| oauth2.scopes.clone());
+        let is_withheld = |scope: &&String| *scope != OFFLINE && !granted_scopes.contains(scope);
+        let withheld_scopes = oauth2.scopes.iter().filter(is_withheld).cloned().collect();
         let terms = GrantTerms {
             issuer: terms.issuer.clone(),
             oauth2: OAuth2 { scopes: granted_scopes, ..oauth2.clone() },
@@ -325,6 +373,7 @@ impl AccountConnector for Connector {
             state: GrantState::Active,
             token_expires_at: granted.lifetime.and_then(|lifetime| token_end(asked_at, lifetime)),
             missing_scopes: Vec::new(),
+            withheld_scopes,
             revocation_url: terms.revocation_url.clone(),
         };
         let secrets = GrantSecrets {
@@ -335,33 +384,9 @@ impl AccountConnector for Connector {
         Ok((terms, secrets))
     }
 
-    async fn revoke(&self, grant: &AccountGrant, secrets: &GrantSecrets) {
+    async fn revoke(&self, grant: &AccountGrant, secrets: &GrantSecrets) -> bool {
         self.0.removed(&grant.id);
-        let (oauth2, reach) = (&grant.terms.oauth2, self.0.reach(&grant.place.source));
-        let tokens = [
-            (&secrets.refresh_token, TokenKind::Refresh),
-            (&secrets.access_token, TokenKind::Access),
-        ];
-        let Some(url) = &grant.terms.revocation_url else { return };
-        let secret = secrets.client_secret.as_ref();
-        let client = Client {
-            id: &oauth2.client_id,
-            secret: secret.map(|secret| (secret, oauth2.client_auth)),
-        };
-        for (token, kind) in tokens {
-            let Some(token) = token else { continue };
-            let form = client.revocation(token, kind);
-            match reach.post_form(&self.0.network, url, &form).await {
-                Ok(answer) if answer.status == 200 => {}
-                Ok(answer) => {
-                    let status = answer.status;
-                    tracing::warn!(grant = %grant.id, status, "a token was not revoked");
-                }
-                Err(problem) => {
-                    tracing::warn!(grant = %grant.id, problem, "a token was not revoked");
-                }
-            }
-        }
+        revoke(&self.0, grant, secrets).await
     }
 }
 

@@ -32,6 +32,11 @@ const PATIENCE: Duration = Duration::from_secs(25);
 /// Time limit of the request for a challenge.
 const CHALLENGE_PATIENCE: Duration = Duration::from_secs(10);
 
+/// The error of a service whose accounts are connected at another authorization server.
+pub(super) const MOVED: &str = "the service does not name the authorization server where its \
+                                accounts are connected; if it has moved, the operator has to set \
+                                `issuer` in `[source.oauth]`";
+
 /// An authorization server, and what the service says about its tokens.
 pub(super) struct Server {
     pub(super) issuer: String,
@@ -55,11 +60,15 @@ struct Lead {
     scopes: Vec<String>,
 }
 
-struct Discovery<'a> {
-    network: &'a Network,
-    spec: &'a SourceSpec,
-    account: &'a AccountSpec,
-    reach: &'a Reach,
+/// Finds the authorization server for the accounts of a source.
+pub(super) struct Discovery<'a> {
+    pub(super) network: &'a Network,
+    pub(super) spec: &'a SourceSpec,
+    pub(super) account: &'a AccountSpec,
+    pub(super) reach: &'a Reach,
+    /// The authorization server where the accounts of the source are connected. A service cannot
+    /// name another one later.
+    pub(super) bound: Option<&'a str>,
 }
 
 pub(super) fn unsupported(problem: &str) -> AccountError {
@@ -68,21 +77,6 @@ pub(super) fn unsupported(problem: &str) -> AccountError {
 
 pub(super) fn unavailable(problem: &str) -> AccountError {
     AccountError::Unavailable(problem.to_owned())
-}
-
-/// Finds the authorization server for the accounts of `spec`.
-pub(super) async fn discover(
-    network: &Network,
-    spec: &SourceSpec,
-    account: &AccountSpec,
-    reach: &Reach,
-) -> Result<Server, AccountError> {
-    if let Some(endpoints) = &account.endpoints {
-        return configured(endpoints);
-    }
-    let discovery = Discovery { network, spec, account, reach };
-    let late = |_| Err(unavailable("the service or its authorization server does not answer"));
-    tokio::time::timeout(PATIENCE, discovery.server()).await.unwrap_or_else(late)
 }
 
 fn configured(endpoints: &PresetEndpoints) -> Result<Server, AccountError> {
@@ -105,13 +99,21 @@ fn configured(endpoints: &PresetEndpoints) -> Result<Server, AccountError> {
 // === impl Discovery ===
 
 impl Discovery<'_> {
+    pub(super) async fn run(&self) -> Result<Server, AccountError> {
+        if let Some(endpoints) = &self.account.endpoints {
+            return configured(endpoints);
+        }
+        let late = |_| Err(unavailable("the service or its authorization server does not answer"));
+        tokio::time::timeout(PATIENCE, self.server()).await.unwrap_or_else(late)
+    }
+
     async fn server(&self) -> Result<Server, AccountError> {
         let lead = match &self.account.issuer {
             Some(issuer) => {
                 let issuers = vec![issuer.clone()];
                 Lead { issuers, resource: None, scopes: Vec::new() }
             }
-            None => self.lead().await?,
+            None => self.within_bound(self.lead().await?)?,
         };
         let mut trouble = None;
         for issuer in &lead.issuers {
@@ -121,6 +123,17 @@ impl Discovery<'_> {
             }
         }
         Err(trouble.unwrap_or_else(|| unsupported("the service names no authorization server")))
+    }
+
+    /// Leaves only the authorization server where the accounts are connected, if there are some.
+    fn within_bound(&self, mut lead: Lead) -> Result<Lead, AccountError> {
+        let Some(bound) = self.bound else { return Ok(lead) };
+        lead.issuers.retain(|issuer| issuer == bound);
+        if lead.issuers.is_empty() {
+            self.note("it is not the one where the accounts of the source are connected");
+            return Err(unsupported(MOVED));
+        }
+        Ok(lead)
     }
 
     /// Finds the authorization servers of the service.

@@ -18,8 +18,8 @@ use toolcrib_core::{
     clock::Timestamp,
     credential::{
         AccessToken, AccountGrant, AccountSpec, Credential, CredentialKind, CredentialProblem,
-        GrantPlace, GrantSecrets, GrantState, GrantStore, Material, RefusalCause,
-        ResolvedCredential, Secret,
+        CredentialStoreError, GrantPlace, GrantSecrets, GrantState, GrantStore, Material,
+        RefusalCause, ResolvedCredential, Secret,
     },
     id::{CredentialId, CredentialName},
 };
@@ -30,7 +30,7 @@ use toolcrib_oauth::{
 use url::Url;
 
 use super::{refusal::Refusal, sendable};
-use crate::account::{Hub, token_end};
+use crate::account::{Hub, revoke, token_end};
 
 /// A token is not sent in this last part of its lifetime, because it could expire in transit.
 const SKEW: Duration = Duration::from_secs(60);
@@ -44,6 +44,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_secs(2);
 /// A token that is rejected so soon after its renewal cannot be helped by another one.
 const AT_ONCE: Duration = Duration::from_secs(60);
+/// How often a change of a grant is tried against other changes.
+const ATTEMPTS: usize = 5;
 /// Largest number of grants whose rejected tokens are remembered.
 const MAX_SLOTS: usize = 16_384;
 
@@ -92,6 +94,17 @@ struct Ready {
     grant: AccountGrant,
     secrets: GrantSecrets,
     token: Arc<AccessToken>,
+}
+
+/// What follows for a call whose service wants further scopes.
+pub(super) enum Lacking {
+    /// A consent to them is the next step.
+    Consent,
+    /// A consent did not give these.
+    Withheld(Vec<String>),
+    /// A consent would not give more: the grant has them already, or the operator does not permit
+    /// them. The answer of the service stands.
+    Nothing,
 }
 
 /// What a task needs to renew a grant after its caller has gone.
@@ -217,37 +230,47 @@ impl Grants {
         }
     }
 
-    /// Notes that calls need further scopes, and that the person has to consent to them. Returns
-    /// `false` if a consent would not give more: the grant has them already, or the operator does
-    /// not permit them.
+    /// Notes that a call needs the scopes `asked`; the next consent requests them then. The grant
+    /// stays in use for all other calls.
     pub(super) async fn needs_scopes(
         &self,
         query: &AccountQuery,
         id: &CredentialId,
         asked: &[String],
-    ) -> Result<bool, Refusal> {
-        for _ in 0..3 {
-            let (mut grant, secrets) = match self.load(query).await {
-                Ok(found) if found.0.id == *id => found,
-                Ok(_) => return Ok(false),
-                Err(refusal) => return Err(refusal),
-            };
-            let permitted = scopes::union(&[], asked, &query.account.scopes);
-            let has = |scope: &String| grant.terms.oauth2.scopes.contains(scope);
-            if permitted.iter().all(has) {
-                return Ok(false);
+    ) -> Result<Lacking, Refusal> {
+        let store = self.hub.store.as_ref();
+        let store = store.ok_or_else(|| refused(CredentialProblem::NotConnected, id))?;
+        for _ in 0..ATTEMPTS {
+            let (mut grant, secrets) = self.load(query).await?;
+            if grant.id != *id {
+                return Ok(Lacking::Nothing);
             }
-            let earlier = std::mem::take(&mut grant.terms.missing_scopes);
-            let lacking: Vec<_> = permitted.into_iter().filter(|scope| !has(scope)).collect();
-            grant.terms.missing_scopes = scopes::union(&earlier, &lacking, &[]);
-            grant.terms.state = GrantState::NeedsConsent;
-            let store = self.hub.store.as_ref();
-            let store = store.ok_or_else(|| refused(CredentialProblem::NotConnected, id))?;
+            let terms = &mut grant.terms;
+            let granted = &terms.oauth2.scopes;
+            let permitted = scopes::union(&[], asked, &query.account.scopes);
+            let lacking: Vec<_> =
+                permitted.into_iter().filter(|scope| !granted.contains(scope)).collect();
+            let is_withheld = |scope: &&String| terms.withheld_scopes.contains(scope);
+            let withheld: Vec<_> = lacking.iter().filter(is_withheld).cloned().collect();
+            if !withheld.is_empty() {
+                return Ok(Lacking::Withheld(withheld));
+            }
+            // The next request has at most as many scopes as a list can have.
+            let noted = scopes::union(granted, &terms.missing_scopes, &[]);
+            let next = scopes::union(&noted, &lacking, &[]);
+            if lacking.is_empty() || !lacking.iter().all(|scope| next.contains(scope)) {
+                return Ok(Lacking::Nothing);
+            }
+            if next == noted {
+                return Ok(Lacking::Consent);
+            }
+            let missing = next.into_iter().filter(|scope| !granted.contains(scope)).collect();
+            terms.missing_scopes = missing;
             if store.change(grant, secrets).await? {
-                return Ok(true);
+                return Ok(Lacking::Consent);
             }
         }
-        Ok(false)
+        Ok(Lacking::Nothing)
     }
 
     fn slot(&self, id: &CredentialId) -> Arc<Slot> {
@@ -346,10 +369,10 @@ impl Renewal {
             return Ok(Some(Ready { grant, secrets, token }));
         }
         let unstored = self.slot.state.lock().unstored.clone();
-        if let Some((renewed, values)) = unstored
+        if let (Some((renewed, values)), Some(sent)) = (unstored, &secrets.refresh_token)
             && renewed.revision == grant.revision
         {
-            return self.keep(renewed, values, false).await;
+            return self.keep(renewed, values, sent, false).await;
         }
         let is_rejected = self.slot.is_rejected();
         let replaced = self.slot.state.lock().replaced_at;
@@ -382,10 +405,10 @@ impl Renewal {
         grant.changed_at = asked_at;
         let secrets = GrantSecrets {
             access_token: Some(token),
-            refresh_token: Some(granted.refresh_token.unwrap_or(refresh)),
+            refresh_token: Some(granted.refresh_token.unwrap_or_else(|| refresh.clone())),
             client_secret: secrets.client_secret,
         };
-        self.keep(grant, secrets, is_rejected).await
+        self.keep(grant, secrets, &refresh, is_rejected).await
     }
 
     async fn exchange(
@@ -427,20 +450,20 @@ impl Renewal {
         }
     }
 
-    /// Stores renewed values, and then offers their token.
+    /// Stores the values that the refresh token `sent` gave, and then offers their token.
     async fn keep(
         &self,
         grant: AccountGrant,
         secrets: GrantSecrets,
+        sent: &Secret,
         was_rejected: bool,
     ) -> Result<Option<Ready>, Refusal> {
-        let stored = self.store.change(grant.clone(), secrets.clone()).await;
+        let stored = self.write(&grant, &secrets, sent).await;
         let mut state = self.slot.state.lock();
-        match stored {
-            Ok(true) => {}
-            Ok(false) => {
+        let grant = match stored {
+            Ok(Some(grant)) => grant,
+            Ok(None) => {
                 state.unstored = None;
-                tracing::warn!(grant = %self.id, "the grant was changed during its renewal");
                 return Ok(None);
             }
             Err(error) => {
@@ -450,8 +473,7 @@ impl Renewal {
                 tracing::error!(grant = %self.id, %error, "{lost}");
                 return Err(Refusal::from(error));
             }
-        }
-        let grant = AccountGrant { revision: grant.revision + 1, ..grant };
+        };
         let Some(value) = secrets.access_token.clone() else { return Ok(None) };
         let token = Arc::new(AccessToken::new(value));
         let replaced_at = was_rejected.then(Instant::now).or(state.replaced_at);
@@ -465,6 +487,42 @@ impl Renewal {
         };
         tracing::debug!(grant = %self.id, "the account's token was renewed");
         Ok(Some(Ready { grant, secrets, token }))
+    }
+
+    /// Stores renewed values, and keeps what calls have noted in the grant meanwhile. `None` if the
+    /// grant has other tokens by now or is gone. The tokens of one that is gone are revoked.
+    async fn write(
+        &self,
+        renewed: &AccountGrant,
+        secrets: &GrantSecrets,
+        sent: &Secret,
+    ) -> Result<Option<AccountGrant>, CredentialStoreError> {
+        let mut grant = renewed.clone();
+        for _ in 0..ATTEMPTS {
+            if self.store.change(grant.clone(), secrets.clone()).await? {
+                return Ok(Some(AccountGrant { revision: grant.revision + 1, ..grant }));
+            }
+            let found = self.store.get(&self.query.place, self.hub.clock.now()).await?;
+            let (current, values) = match found {
+                Some((current, values)) if current.id == self.id => (current, values),
+                other => {
+                    let later = other.map(|(later, _)| later.terms);
+                    if later.is_none_or(|later| grant.terms.is_apart_from(&later)) {
+                        tracing::info!(grant = %self.id, "its account was removed in a renewal");
+                        revoke(&self.hub, &grant, secrets).await;
+                    }
+                    return Ok(None);
+                }
+            };
+            if values.refresh_token.as_ref().map(Secret::expose) != Some(sent.expose()) {
+                break;
+            }
+            grant.terms.missing_scopes = current.terms.missing_scopes;
+            grant.terms.withheld_scopes = current.terms.withheld_scopes;
+            grant.revision = current.revision;
+        }
+        tracing::warn!(grant = %self.id, "the grant was changed during its renewal");
+        Ok(None)
     }
 
     /// Records that the person has to consent again, unless the grant was changed meanwhile.

@@ -382,7 +382,8 @@ impl Http {
             && let Some(TokenDenial::MissingScopes(asked)) =
                 TokenDenial::read(answer.status(), answer.headers())
         {
-            credential.tenant_lacks(&asked, endpoint.url()).await;
+            let lacks = credential.tenant_lacks(&asked, endpoint.url()).await;
+            return lacks.map_or(Ok(answer), |error| Err(error.into()));
         }
         Ok(answer)
     }

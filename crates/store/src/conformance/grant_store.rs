@@ -53,6 +53,7 @@ pub fn grant(id: &str, principal: &str) -> AccountGrant {
             state: GrantState::Active,
             token_expires_at: Some(moment(3_600_000)),
             missing_scopes: vec!["repo:delete".to_owned()],
+            withheld_scopes: vec!["admin".to_owned()],
             revocation_url: Some("https://id.example/revoke".to_owned()),
         },
         created_at: moment(1),
@@ -110,6 +111,7 @@ pub async fn a_grant_comes_back_as_it_was_put(storage: &dyn Storage) {
             account: None,
             token_expires_at: None,
             missing_scopes: Vec::new(),
+            withheld_scopes: Vec::new(),
             revocation_url: None,
             state: GrantState::NeedsConsent,
             ..full.terms.clone()
@@ -162,6 +164,35 @@ pub async fn a_place_has_one_grant(storage: &dyn Storage) {
     assert!(store.remove(&tenant, &now.id).await.unwrap());
     assert!(!store.remove(&tenant, &now.id).await.unwrap());
     assert_eq!(listed().await, ["b"]);
+}
+
+/// Of the grants of a tenant to a source, the earliest one that is left tells the issuer.
+pub async fn the_earliest_grant_names_the_issuer(storage: &dyn Storage) {
+    let store = &*storage.grants();
+    let at = |id: &str, principal: &str, issuer: &str, millis: i64| {
+        let mut grant = grant(id, principal);
+        issuer.clone_into(&mut grant.terms.issuer);
+        AccountGrant { created_at: moment(millis), expires_at: Some(moment(60_000)), ..grant }
+    };
+    let mut elsewhere = at("d", "ann", "https://elsewhere.example", 1);
+    elsewhere.place.source = "r".parse().unwrap();
+    let mut foreign = at("e", "ann", "https://foreign.example", 1);
+    foreign.place.owner.tenant = "u".parse().unwrap();
+    let second = at("a", "ann", "https://second.example", 20);
+    let first = at("b", "bob", "https://first.example", 10);
+    for grant in [&elsewhere, &foreign, &second, &first] {
+        store.put(grant.clone(), secrets("x")).await.unwrap();
+    }
+    let GrantPlace { owner, source } = &first.place;
+    let issuer = async || store.issuer_of(&owner.tenant, source).await.unwrap();
+    assert_eq!(issuer().await.as_deref(), Some("https://first.example"));
+    let later = AccountGrant { id: "c".parse().unwrap(), created_at: moment(30), ..first.clone() };
+    store.put(later, secrets("x")).await.unwrap();
+    assert_eq!(issuer().await.as_deref(), Some("https://second.example"));
+    assert!(store.remove(&owner.tenant, &second.id).await.unwrap());
+    assert_eq!(issuer().await.as_deref(), Some("https://first.example"));
+    let unknown = store.issuer_of(&owner.tenant, &"q".parse().unwrap()).await.unwrap();
+    assert_eq!(unknown, None);
 }
 
 /// The account of the tenant and that of one of its principals do not replace each other.

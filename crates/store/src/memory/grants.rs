@@ -12,7 +12,7 @@ use toolcrib_core::{
         MAX_LINKS, MAX_PENDING_AUTHORIZATIONS, Owner, PendingAuthorization, RegisteredClient,
         Secret,
     },
-    id::{CredentialId, PrincipalId, TenantId},
+    id::{CredentialId, PrincipalId, SourceId, TenantId},
     store::StoreError,
 };
 
@@ -103,6 +103,19 @@ impl GrantStore for MemoryGrants {
 
     async fn list_of(&self, owner: &Owner) -> Result<Vec<AccountGrant>, CredentialStoreError> {
         Ok(self.listed(|other| other == owner))
+    }
+
+    async fn issuer_of(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+    ) -> Result<Option<String>, CredentialStoreError> {
+        let grants = lock(&self.grants);
+        let grants = grants.iter().map(|it| &it.grant);
+        let there = grants
+            .filter(|it| it.place.owner.tenant == *tenant && it.place.source == *source)
+            .min_by(|a, b| (a.created_at, a.id.as_str()).cmp(&(b.created_at, b.id.as_str())));
+        Ok(there.map(|grant| grant.terms.issuer.clone()))
     }
 
     async fn change(

@@ -9,7 +9,7 @@ use toolcrib_core::{
         AccountGrant, ConnectLink, CredentialStoreError, GrantPlace, GrantSecrets, GrantStore,
         Owner, PendingAuthorization, RegisteredClient, Secret,
     },
-    id::{CredentialId, PrincipalId, TenantId},
+    id::{CredentialId, PrincipalId, SourceId, TenantId},
     store::StoreError,
 };
 
@@ -107,6 +107,20 @@ impl<D: Database> GrantStore for Grants<D> {
     async fn list_of(&self, owner: &Owner) -> Result<Vec<AccountGrant>, CredentialStoreError> {
         let principal = owner.principal.as_ref().map_or("", PrincipalId::as_str);
         self.listed(&owner.tenant, Some(principal)).await
+    }
+
+    async fn issuer_of(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+    ) -> Result<Option<String>, CredentialStoreError> {
+        let sql = format!(
+            "SELECT {GRANT} FROM account_grants WHERE tenant = ?1 AND source = ?2 \
+             ORDER BY created_at, id LIMIT 1"
+        );
+        let query = Statement::new(sql, values![tenant.as_str(), source.as_str()]);
+        let first = self.0.rows::<StoredGrant>(query).await?.pop();
+        Ok(first.map(|stored| stored.grant.terms.issuer))
     }
 
     async fn change(

@@ -15,7 +15,7 @@ use toolcrib_core::{
     id::{PrincipalId, TenantId},
     source::{
         AccountConnector, AccountError, AuthorizationResponse, BegunAuthorization, ConnectRequest,
-        SourceSpec,
+        Prospect, SourceSpec,
     },
 };
 
@@ -113,6 +113,20 @@ fn oauth2() -> OAuth2 {
 
 #[async_trait]
 impl AccountConnector for TestAccounts {
+    async fn preview(
+        &self,
+        _: &SourceSpec,
+        _: &GrantPlace,
+        _: Option<&AccountGrant>,
+    ) -> Result<Prospect, AccountError> {
+        Ok(Prospect {
+            issuer: "https://id.example".to_owned(),
+            authorization: "https://id.example/authorize".to_owned(),
+            token: "https://id.example/token".to_owned(),
+            scopes: oauth2().scopes,
+        })
+    }
+
     async fn begin(&self, request: ConnectRequest<'_>) -> Result<BegunAuthorization, AccountError> {
         let pending = PendingAuthorization {
             state: PendingAuthorization::hash(request.state),
@@ -155,6 +169,7 @@ impl AccountConnector for TestAccounts {
                     state: GrantState::Active,
                     token_expires_at: None,
                     missing_scopes: Vec::new(),
+                    withheld_scopes: Vec::new(),
                     revocation_url: None,
                 },
                 GrantSecrets {
@@ -166,5 +181,7 @@ impl AccountConnector for TestAccounts {
         }
     }
 
-    async fn revoke(&self, _: &AccountGrant, _: &GrantSecrets) {}
+    async fn revoke(&self, _: &AccountGrant, _: &GrantSecrets) -> bool {
+        true
+    }
 }

@@ -63,6 +63,10 @@ pub struct OAuthBehaviour {
     pub hides: Vec<(String, String)>,
     /// Whether the list of tools needs the scope `admin`.
     pub limits_lists: bool,
+    /// The scopes that are granted to nobody.
+    pub withholds: Vec<String>,
+    /// Whether the scope that a call lacks is its own token.
+    pub repeats_tokens: bool,
     /// The account to which lists are refused, with this status.
     pub refuses_lists: Option<(String, u16)>,
     /// The lifetime of access tokens, in seconds; 0 says none.
@@ -160,6 +164,8 @@ impl Default for OAuthBehaviour {
             rejects: String::new(),
             hides: Vec::new(),
             limits_lists: false,
+            withholds: Vec::new(),
+            repeats_tokens: false,
             refuses_lists: None,
             lifetime: 3_600,
             ends_at_once: false,
@@ -517,6 +523,8 @@ async fn authorize(State(shared): App, Query(query): Query<BTreeMap<String, Stri
                 .into_response();
         }
     };
+    let withheld = state.behaviour.withholds.clone();
+    let scopes = scopes.into_iter().filter(|scope| !withheld.contains(scope)).collect();
     let code = state.new_value("code");
     let token = Token {
         account: state.account.clone(),
@@ -671,7 +679,11 @@ async fn mcp(State(shared): App, method: Method, headers: HeaderMap, body: Bytes
         }
     }
     let lacks_admin = || {
-        let value = "Bearer error=\"insufficient_scope\", scope=\"admin\"";
+        let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let sent = sent.and_then(|value| value.strip_prefix("Bearer "));
+        let repeats = shared.state.lock().behaviour.repeats_tokens;
+        let scope = sent.filter(|_| repeats).unwrap_or("admin");
+        let value = format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"");
         (StatusCode::FORBIDDEN, [(header::WWW_AUTHENTICATE, value)]).into_response()
     };
     let has_admin = token.scopes.iter().any(|it| it == "admin");

@@ -18,8 +18,8 @@ use toolcrib_core::{
 use toolcrib_gateway::{
     authn::manage::moment,
     connections::{
-        Connection, ConnectionError, ConnectionPreview, ConnectionResponse, LIFETIME, MANAGE,
-        Wanted,
+        Asked, Connection, ConnectionError, ConnectionPreview, ConnectionResponse, LIFETIME,
+        MANAGE, Wanted,
     },
 };
 use utoipa::ToSchema;
@@ -75,7 +75,7 @@ pub(super) struct ConnectionView {
     principal: Option<String>,
     /// The granted scopes.
     scopes: Option<Vec<String>>,
-    /// The scopes that the service has required since.
+    /// The scopes that calls needed since, and that the next consent requests.
     missing_scopes: Option<Vec<String>>,
     /// The account, in words of the service.
     account: Option<String>,
@@ -136,6 +136,7 @@ pub(super) struct LinkSecret {
 /// The consent that a person is to give.
 #[derive(ToSchema)]
 #[schema(as = ConnectionPreview)]
+#[serde(rename_all = "camelCase")]
 #[expect(dead_code, reason = "it only describes what the gateway writes")]
 pub(super) struct PreviewView {
     source: String,
@@ -143,12 +144,56 @@ pub(super) struct PreviewView {
     host: String,
     /// `principal` or `tenant`: whose calls will use the account.
     of: String,
-    /// The scopes, as far as they are known now.
+    /// The hosts of the authorization server: its own, and those at which the person agrees and the
+    /// tokens are issued, if they differ.
+    servers: Vec<String>,
+    /// The scopes that the service is asked for.
     scopes: Vec<String>,
+    /// Those of them that the account has not yet.
+    new_scopes: Option<Vec<String>>,
     /// Whether an earlier account is replaced.
     again: bool,
     /// The principal that consents.
     principal: String,
+}
+
+/// The account to connect, and what the person has seen of the preview. It has no `Debug`, because a
+/// link is a secret.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BeginBody {
+    link: Option<String>,
+    source: Option<String>,
+    tenant: Option<bool>,
+    shown: Option<Asked>,
+}
+
+/// The account to connect: that of `link`, or that of `source`.
+#[derive(ToSchema)]
+#[schema(as = BeginBody)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "it only describes what BeginBody reads")]
+pub(super) struct BeginView {
+    /// The secret of a link.
+    link: Option<String>,
+    /// A source.
+    source: Option<String>,
+    /// Whether to connect the account of the tenant. Requires the scope `connections:manage`.
+    tenant: Option<bool>,
+    /// What the person has seen. If the service asks for something else now, nothing begins.
+    shown: Option<AskedView>,
+}
+
+/// What a preview says of the service.
+#[derive(ToSchema)]
+#[schema(as = Asked)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "it only describes what BeginBody reads")]
+pub(super) struct AskedView {
+    /// The hosts of the authorization server.
+    servers: Vec<String>,
+    /// The scopes.
+    scopes: Vec<String>,
 }
 
 /// The address of the service for the browser.
@@ -168,6 +213,14 @@ pub(super) struct ResponseBody {
     code: Option<String>,
     iss: Option<String>,
     error: Option<String>,
+}
+
+/// An account that is disconnected.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Disconnected {
+    /// Whether the service confirmed that it ended the tokens. Otherwise they may work there until
+    /// they expire, or until the person ends the access in the settings of the service.
+    revoked: bool,
 }
 
 /// Lists the accounts of the caller, and those that its tools need but it has not connected.
@@ -222,7 +275,8 @@ pub(super) async fn link(context: Context, Payload(bytes): Payload) -> Result<Re
     Ok(respond::json(StatusCode::CREATED, &link))
 }
 
-/// Describes the consent that a person is to give. The link stays usable.
+/// Describes the consent that a person is to give, as far as the service says it. The link stays
+/// usable.
 #[utoipa::path(
     post,
     path = "/v1/connections/preview",
@@ -233,6 +287,8 @@ pub(super) async fn link(context: Context, Payload(bytes): Payload) -> Result<Re
         (status = 200, description = "What is asked", body = PreviewView),
         (status = 403, description = "The scope `connections:manage` is missing", body = ErrorEnvelope),
         (status = 404, description = "The link is unknown, used, expired or of another principal, or the source is not visible", body = ErrorEnvelope),
+        (status = 429, description = "Too many accounts are being connected", body = ErrorEnvelope),
+        (status = 502, description = "The service does not answer, or cannot be used", body = ErrorEnvelope),
     )
 )]
 pub(super) async fn preview(
@@ -252,12 +308,12 @@ pub(super) async fn preview(
     path = "/v1/connections/begin",
     operation_id = "beginConnection",
     tag = "Connections",
-    request_body = WantedView,
+    request_body = BeginView,
     responses(
         (status = 200, description = "The address for the browser", body = Begun),
         (status = 403, description = "The scope `connections:manage` is missing", body = ErrorEnvelope),
         (status = 404, description = "The link is unknown, used, expired or of another principal, or the source is not visible", body = ErrorEnvelope),
-        (status = 409, description = "The operator has not set up the address of this server", body = ErrorEnvelope),
+        (status = 409, description = "The operator has not set up the address of this server, or the service asks for something else than what was shown", body = ErrorEnvelope),
         (status = 429, description = "Too many accounts are being connected", body = ErrorEnvelope),
         (status = 502, description = "The service does not answer, or cannot be used", body = ErrorEnvelope),
     )
@@ -267,8 +323,9 @@ pub(super) async fn begin(
     State(state): State<AppState>,
     Payload(bytes): Payload,
 ) -> Result<Response, Failure> {
-    let wanted = wanted(&context, body::read(&bytes)?)?;
-    let begun = context.gateway.begin_connection(&context.caller, &wanted).await;
+    let BeginBody { link, source, tenant, shown } = body::read(&bytes)?;
+    let wanted = wanted(&context, WantedBody { link, source, tenant })?;
+    let begun = context.gateway.begin_connection(&context.caller, &wanted, shown.as_ref()).await;
     let begun = begun.map_err(|error| refused(&context, &error))?;
     let mut response = respond::json(StatusCode::OK, &Begun { address: begun.address });
     set_cookie(&state, response.headers_mut(), begun.cookie.expose(), LIFETIME.as_secs());
@@ -320,7 +377,7 @@ pub(super) async fn finish(
 }
 
 /// Disconnects an account of the caller, or with the scope `connections:manage` one of its tenant.
-/// Calls stop using it before the response. Its tokens are revoked at the service if possible.
+/// Calls stop using it before its tokens are revoked at the service, which can fail.
 #[utoipa::path(
     delete,
     path = "/v1/connections/{id}",
@@ -328,17 +385,15 @@ pub(super) async fn finish(
     tag = "Connections",
     params(("id" = String, Path, description = "The id of the account, as listed by `GET /v1/connections`")),
     responses(
-        (status = 204, description = "The account is disconnected"),
+        (status = 200, description = "The account is disconnected", body = Disconnected),
         (status = 404, description = "No such account, or not visible to this caller", body = ErrorEnvelope),
     )
 )]
 pub(super) async fn remove(context: Context, id: Segment) -> Result<Response, Failure> {
     let id = CredentialId::parse(id.as_str()).map_err(|_| Failure::not_found())?;
     let removed = context.gateway.disconnect(&context.caller, &id).await;
-    removed.map_err(|error| refused(&context, &error))?;
-    let mut response = Response::default();
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    Ok(response)
+    let revoked = removed.map_err(|error| refused(&context, &error))?;
+    Ok(respond::json(StatusCode::OK, &Disconnected { revoked }))
 }
 
 fn wanted(context: &Context, body: WantedBody) -> Result<Wanted, Failure> {
@@ -382,6 +437,9 @@ fn refused(context: &Context, problem: &ConnectionError) -> Failure {
         ConnectionError::OfTenant => Failure::parameter("tenant", &problem.to_string()),
         ConnectionError::NoPublicUrl | ConnectionError::Store(CredentialStoreError::NoKey) => {
             Failure::conflict(problem, Some(json!({ "reason": "not_set_up" })))
+        }
+        ConnectionError::Changed => {
+            Failure::conflict(problem, Some(json!({ "reason": "changed" })))
         }
         ConnectionError::TooMany => {
             Failure::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", problem, None)

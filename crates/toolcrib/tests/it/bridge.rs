@@ -84,6 +84,7 @@ fn field(page: &str, name: &str) -> String {
 
 /// Signs in at the provider, and returns the path of the callback.
 async fn back_from(address: &str) -> String {
+    #[expect(clippy::disallowed_methods, reason = "plays a browser")]
     let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
     let reply = client.build().unwrap().get(address).send().await.unwrap();
     let back = reply.headers()["location"].to_str().unwrap();

@@ -132,11 +132,18 @@ async fn a_person_connects_and_disconnects() {
             (
                 200,
                 json!({ "source": "notes", "host": "notes.example", "of": "principal",
-                "scopes": [], "again": false, "principal": "ann" })
+                "servers": ["id.example"], "scopes": ["notes"], "again": false, "principal": "ann" })
             )
         );
     }
-    let (state, cookie) = begun(&ann, link.clone()).await;
+    // What the person has seen must be what the service is asked for.
+    let mut other = link.clone();
+    other["shown"] = json!({ "servers": ["id.example"], "scopes": [] });
+    let changed = ann.post("/v1/connections/begin", other).await;
+    assert_eq!((changed.status, &changed.json()["details"]["reason"]), (409, &json!("changed")));
+    let mut seen = link.clone();
+    seen["shown"] = json!({ "servers": ["id.example"], "scopes": ["notes"] });
+    let (state, cookie) = begun(&ann, seen).await;
     let used = ann.post("/v1/connections/begin", link).await;
     let unknown = ann.post("/v1/connections/begin", json!({ "link": "x" })).await;
     assert_eq!((used.status, used.text()), (404, unknown.text()));
@@ -147,7 +154,7 @@ async fn a_person_connects_and_disconnects() {
     let bob = gw.principal("bob", ["notes:read"]).await;
     assert_eq!(bob.delete(&path).await.status, 404);
     assert_eq!(call(&ann, "read").await.status, 200);
-    assert_eq!(ann.delete(&path).await.status, 204);
+    assert_eq!(ann.delete(&path).await.parts(), (200, json!({ "revoked": true })));
     assert_eq!(ann.delete(&path).await.status, 404);
     assert_eq!(call(&ann, "ask").await.status, 403);
 
@@ -273,7 +280,7 @@ async fn the_account_of_a_tenant_is_for_administrators() {
     for stranger in [&ann, &other] {
         assert_eq!(stranger.delete(&path).await.status, 404);
     }
-    assert_eq!(admin.delete(&path).await.status, 204);
+    assert_eq!(admin.delete(&path).await.status, 200);
 }
 
 /// The browser that comes back is led to the page. Nothing happens, and nothing is logged.

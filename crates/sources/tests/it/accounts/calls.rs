@@ -5,12 +5,14 @@ use std::{collections::BTreeSet, time::Duration};
 use serde_json::json;
 use toolcrib_core::{
     call::{UpstreamError, UpstreamErrorKind},
+    clock::Timestamp,
     credential::{AccountOf, CredentialNeed, CredentialProblem, GrantState, Owner, RefusalCause},
     source::{
         SourceFactory as _, UpstreamSpec,
         connector::{ConnectorSpec, OpenApiLocation},
     },
 };
+use toolcrib_oauth::scopes::MAX_SCOPES;
 use toolcrib_testkit::upstream::OAuthBehaviour;
 
 use super::{Stage, call, eras, person, tenant};
@@ -60,7 +62,7 @@ async fn each_call_uses_the_account_of_its_own_caller() {
         };
         let (grant, mut secrets) = stage
             .grants
-            .get(&stage.place(person("ann")), toolcrib_core::clock::Timestamp::UNIX_EPOCH)
+            .get(&stage.place(person("ann")), Timestamp::UNIX_EPOCH)
             .await
             .unwrap()
             .unwrap();
@@ -170,14 +172,19 @@ async fn a_rejected_token_is_renewed_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_scope_requires_a_new_consent() {
+async fn a_missing_scope_requires_a_consent_for_its_tool() {
     for behaviour in eras() {
         let mut stage = Stage::connected(behaviour).await;
         let rig = stage.rig();
         rig.ready().await;
-        let failed = call(&rig, "ann", "admin").await.unwrap_err();
-        assert_eq!(problem_of(&failed), Some(CredentialProblem::NeedsConsent), "{failed:?}");
-        assert_eq!(stage.grant(person("ann")).await.unwrap().terms.missing_scopes, ["admin"]);
+        for _ in 0..2 {
+            let failed = call(&rig, "ann", "admin").await.unwrap_err();
+            assert_eq!(problem_of(&failed), Some(CredentialProblem::NeedsScopes), "{failed:?}");
+            let grant = stage.grant(person("ann")).await.unwrap();
+            assert_eq!(grant.terms.missing_scopes, ["admin"]);
+            assert_eq!((grant.terms.state, grant.revision), (GrantState::Active, 2));
+            assert_eq!(call(&rig, "ann", "whoami").await.unwrap(), "ann", "others still work");
+        }
         let grant = stage.connect(person("ann"), "ann").await;
         assert_eq!(grant.terms.oauth2.scopes, ["read", "admin"]);
         assert_eq!(call(&rig, "ann", "admin").await.unwrap(), "ann");
@@ -193,6 +200,87 @@ async fn a_missing_scope_requires_a_new_consent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_scope_that_is_never_granted_is_asked_for_once() {
+    for behaviour in eras() {
+        let withholds = vec!["admin".to_owned()];
+        let mut stage = Stage::connected(OAuthBehaviour { withholds, ..behaviour }).await;
+        let rig = stage.rig();
+        rig.ready().await;
+        let failed = call(&rig, "ann", "admin").await.unwrap_err();
+        assert_eq!(problem_of(&failed), Some(CredentialProblem::NeedsScopes), "{failed:?}");
+        let begun = stage.begin().await.unwrap();
+        assert_eq!(begun.prospect().scopes, ["read", "admin"]);
+        for _ in 0..2 {
+            // A consent that did not give it is not asked for again.
+            let grant = stage.connect(person("ann"), "ann").await;
+            if grant.terms.withheld_scopes.is_empty() {
+                break;
+            }
+            assert_eq!(grant.terms.oauth2.scopes, ["read"]);
+            for _ in 0..2 {
+                let failed = call(&rig, "ann", "admin").await.unwrap_err();
+                let withheld = Some(CredentialProblem::NotGranted);
+                assert_eq!(problem_of(&failed), withheld, "{failed:?}");
+                assert!(failed.to_string().starts_with("`admin` was not granted"), "{failed}");
+                assert_eq!(call(&rig, "ann", "whoami").await.unwrap(), "ann");
+            }
+            assert_eq!(stage.begin().await.unwrap().prospect().scopes, ["read"]);
+        }
+        // The service changes its mind, and the person connects the account again: the next call
+        // gets a link.
+        stage.server.behave(|it| it.withholds.clear());
+        let failed = call(&rig, "ann", "admin").await.unwrap_err();
+        assert_eq!(problem_of(&failed), Some(CredentialProblem::NeedsScopes), "{failed:?}");
+        stage.connect(person("ann"), "ann").await;
+        assert_eq!(call(&rig, "ann", "admin").await.unwrap(), "ann");
+        // Configured scopes are always requested.
+        stage.server.behave(|it| it.withholds = vec!["admin".to_owned()]);
+        stage.configure(|it| it.scopes = vec!["read".to_owned(), "admin".to_owned()]);
+        let rig = stage.rig();
+        rig.ready().await;
+        let grant = stage.connect(person("bob"), "bob").await;
+        assert_eq!(grant.terms.withheld_scopes, ["admin"]);
+        let failed = call(&rig, "bob", "admin").await.unwrap_err();
+        assert_eq!(problem_of(&failed), Some(CredentialProblem::NotGranted), "{failed:?}");
+        let prospect = stage.begin_for(person("bob"), None).await.unwrap().prospect();
+        assert_eq!(prospect.scopes, ["read", "admin"]);
+    }
+}
+
+/// I-29: a service cannot make its own token a scope, which people and agents see.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_no_scope() {
+    for behaviour in eras() {
+        let behaviour = OAuthBehaviour { repeats_tokens: true, ..behaviour };
+        let stage = Stage::connected(behaviour).await;
+        let rig = stage.rig();
+        rig.ready().await;
+        let failed = call(&rig, "ann", "admin").await.unwrap_err();
+        assert!(!format!("{failed} {failed:?}").contains("canary"), "{failed:?}");
+        let terms = stage.grant(person("ann")).await.unwrap().terms;
+        assert!(terms.missing_scopes.is_empty(), "{:?}", terms.missing_scopes);
+    }
+}
+
+/// Without configured scopes the list of a grant is bounded: a service cannot make it grow with
+/// each consent.
+#[tokio::test(flavor = "multi_thread")]
+async fn requested_scopes_are_bounded() {
+    let stage = Stage::connected(OAuthBehaviour::default()).await;
+    let rig = stage.rig();
+    rig.ready().await;
+    let place = stage.place(person("ann"));
+    let (mut grant, secrets) =
+        stage.grants.get(&place, Timestamp::UNIX_EPOCH).await.unwrap().unwrap();
+    grant.terms.oauth2.scopes = (0..MAX_SCOPES).map(|number| format!("s{number}")).collect();
+    assert!(stage.grants.change(grant.clone(), secrets).await.unwrap());
+    // A further one does not fit, so no consent would help.
+    let failed = call(&rig, "ann", "admin").await.unwrap_err();
+    assert_eq!(problem_of(&failed), None, "{failed:?}");
+    assert_eq!(stage.begin().await.unwrap().prospect().scopes, grant.terms.oauth2.scopes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_scope_that_the_list_needs_requires_a_consent_of_the_tenant() {
     for behaviour in eras() {
         let stage = Stage::new(OAuthBehaviour { limits_lists: true, ..behaviour });
@@ -201,7 +289,8 @@ async fn a_scope_that_the_list_needs_requires_a_consent_of_the_tenant() {
         let rig = stage.rig();
         let detail = rig.degraded().await.detail.unwrap();
         let terms = stage.grant(robot.clone()).await.unwrap().terms;
-        assert_eq!(terms.state, GrantState::NeedsConsent, "{detail}");
+        assert!(detail.contains("toolcrib connections connect crib --tenant"), "{detail}");
+        assert_eq!(terms.state, GrantState::Active);
         assert_eq!(terms.missing_scopes, ["admin"]);
         let grant = stage.connect(robot, "robot").await;
         assert_eq!(grant.terms.oauth2.scopes, ["read", "admin"]);

@@ -2,7 +2,7 @@
 
 use toolcrib_core::{
     credential::{ClientAuth, GrantState, PresetClient, PresetEndpoints, Secret, SecretValue},
-    source::{AccountError, AuthorizationResponse, SourceFactory as _, UpstreamSpec},
+    source::{AccountError, AuthorizationResponse, Prospect, SourceFactory as _, UpstreamSpec},
 };
 use toolcrib_testkit::upstream::{OAuthBehaviour, OAuthServer};
 use url::Url;
@@ -45,8 +45,14 @@ async fn a_registered_client_connects_an_account() {
         stage.grants.get(&stage.place(person("ann")), grant.created_at).await.unwrap().unwrap();
     assert_eq!(stage.server.tokens_of("ann"), 2);
     stage.rig();
-    stage.factory.accounts().revoke(&grant, &secrets).await;
+    assert!(stage.factory.accounts().revoke(&grant, &secrets).await);
     assert_eq!(stage.server.tokens_of("ann"), 0);
+    // The caller hears of a service that cannot be told.
+    let mut untold = grant;
+    untold.terms.revocation_url = None;
+    assert!(!stage.factory.accounts().revoke(&untold, &secrets).await);
+    untold.terms.revocation_url = Some(stage.server.url("/whoami"));
+    assert!(!stage.factory.accounts().revoke(&untold, &secrets).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -157,6 +163,76 @@ async fn unusable_servers_are_refused() {
             stage.begin().await.unwrap();
         }
     }
+}
+
+/// The first account binds the source to its authorization server. A service that is taken over
+/// cannot send the next person elsewhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_cannot_name_another_authorization_server_later() {
+    let other = OAuthServer::start(OAuthBehaviour::default());
+    let mut stage = Stage::new(OAuthBehaviour::default());
+    let UpstreamSpec::McpHttp(http) = &mut stage.spec.upstream else { unreachable!() };
+    http.allow = ["127.0.0.1".parse().unwrap()].into_iter().collect();
+    let early = stage.begin_for(person("eve"), None).await.unwrap();
+    let response = stage.consent(&early);
+    let ann = stage.connect(person("ann"), "ann").await;
+    stage.server.behave(|it| it.servers = Some(vec![other.issuer()]));
+    for owner in [person("ann"), person("bob")] {
+        let earlier = stage.grant(owner.clone()).await;
+        let connector = stage.factory.accounts();
+        let place = stage.place(owner.clone());
+        let preview = connector.preview(&stage.spec, &place, earlier.as_ref()).await;
+        let said = problem(preview.unwrap_err());
+        assert!(said.contains("`issuer`"), "{said}");
+        let begun = stage.begin_for(owner, None).await;
+        assert_eq!(problem(begun.err().unwrap()), said);
+    }
+    let asked = |server: &OAuthServer, path| server.arrived(path).len();
+    assert_eq!(asked(&other, "/.well-known/oauth-authorization-server"), 0);
+    assert_eq!(asked(&other, "/register"), 0);
+    // One of several servers is still the right one, wherever it is in the list.
+    let both = vec![other.issuer(), stage.server.issuer()];
+    stage.server.behave(|it| it.servers = Some(both));
+    let begun = stage.begin_for(person("bob"), None).await.unwrap();
+    assert!(begun.address.starts_with(&stage.server.url("/authorize")), "{}", begun.address);
+    stage.finish(&early, &response).await.unwrap();
+    // The operator decides.
+    let issuer = other.issuer();
+    stage.configure(|account| account.issuer = Some(issuer));
+    let begun = stage.begin_for(person("bob"), None).await.unwrap();
+    assert!(begun.address.starts_with(&other.url("/authorize")), "{}", begun.address);
+    // What began at another server before the first account was connected does not end there.
+    stage.configure(|account| account.issuer = None);
+    let mut begun = stage.begin_for(person("bob"), None).await.unwrap();
+    begun.pending.terms.issuer = other.issuer();
+    let response = AuthorizationResponse { issuer: Some(other.issuer()), ..stage.consent(&begun) };
+    let refused = stage.finish(&begun, &response).await.unwrap_err();
+    assert!(problem(refused).contains("`issuer`"));
+    // Without an account, the source is not bound.
+    for owner in [person("ann"), person("eve")] {
+        let grant = stage.grant(owner).await.unwrap();
+        stage.grants.remove(&grant.place.owner.tenant, &grant.id).await.unwrap();
+    }
+    stage.server.behave(|it| it.servers = Some(vec![other.issuer()]));
+    let begun = stage.begin_for(person("bob"), None).await.unwrap();
+    assert!(begun.address.starts_with(&other.url("/authorize")), "{}", begun.address);
+    assert_eq!(ann.terms.issuer, stage.server.issuer());
+}
+
+/// A preview says what a consent will ask for, and registers no client.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preview_says_what_is_asked() {
+    let stage = Stage::new(OAuthBehaviour::default());
+    let (connector, place) = (stage.factory.accounts(), stage.place(person("ann")));
+    let preview = connector.preview(&stage.spec, &place, None).await.unwrap();
+    assert!(stage.server.arrived("/register").is_empty());
+    assert_eq!(preview.issuer, stage.server.issuer());
+    assert_eq!(preview.authorization, stage.server.url("/authorize"));
+    assert_eq!(preview.token, stage.server.url("/token"));
+    assert_eq!(preview.scopes, ["read"]);
+    let begun = stage.begin().await.unwrap().prospect();
+    assert!(begun.authorization.starts_with(&preview.authorization));
+    assert_eq!(Prospect { authorization: preview.authorization.clone(), ..begun }, preview);
 }
 
 /// I-35: metadata cannot direct requests into the operator's network.

@@ -5,14 +5,15 @@ use std::{sync::Arc, time::Duration};
 use toolcrib_core::{
     clock::Clock as _,
     credential::{
-        CredentialNeed, CredentialProblem, CredentialRefusal, CredentialResolver, GrantState,
-        RefusalCause, Secret,
+        AccountGrant, CredentialNeed, CredentialProblem, CredentialRefusal, CredentialResolver,
+        GrantState, RefusalCause, Secret,
     },
     source::SourceFactory as _,
 };
 use toolcrib_testkit::upstream::OAuthBehaviour;
 
 use super::{Stage, factory, person, tenant};
+use crate::rig::eventually;
 
 impl Stage {
     fn need(&self) -> CredentialNeed {
@@ -152,6 +153,65 @@ async fn the_result_of_another_process_is_used() {
     let (token, ()) = tokio::join!(stage.token(&rig.credentials), other);
     assert_eq!(token.unwrap(), "of-the-other");
     assert_eq!(stage.renewals(), 0);
+}
+
+/// The tokens of a renewal that ends after the account was disconnected or replaced are revoked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_comes_too_late_is_revoked() {
+    for next in [None, Some("carl"), Some("ann")] {
+        let stage = Stage::new(OAuthBehaviour::default());
+        let old = stage.connect(person("ann"), "ann").await;
+        let rig = stage.rig();
+        stage.pass(4_000);
+        stage.server.hold_tokens(true);
+        let meanwhile = async {
+            eventually("a renewal", || stage.renewals() == 1).await;
+            let place = stage.place(person("ann"));
+            let now = stage.clock.now();
+            let (grant, secrets) = stage.grants.get(&place, now).await.unwrap().unwrap();
+            assert!(stage.grants.remove(&tenant(), &old.id).await.unwrap());
+            stage.factory.accounts().revoke(&grant, &secrets).await;
+            if let Some(next) = next {
+                let mut later = AccountGrant { id: "later".parse().unwrap(), ..grant };
+                later.terms.account = Some(format!("{next}@service.example"));
+                stage.grants.put(later, secrets).await.unwrap();
+            }
+            stage.server.hold_tokens(false);
+        };
+        let (token, ()) = tokio::join!(stage.token(&rig.credentials), meanwhile);
+        let refused = token.unwrap_err().cause;
+        let missing = CredentialProblem::NotConnected;
+        assert!(matches!(refused, RefusalCause::Credential(problem) if problem == missing));
+        // Those of the same account would end with them.
+        let left = if next == Some("ann") { 2 } else { 0 };
+        assert_eq!(stage.server.tokens_of("ann"), left, "{next:?}");
+    }
+}
+
+/// What a call notes in a grant during its renewal does not cost the renewed tokens.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_note_during_a_renewal_is_kept_with_its_tokens() {
+    let stage = Stage::new(OAuthBehaviour::default());
+    stage.connect(person("ann"), "ann").await;
+    let rig = stage.rig();
+    stage.pass(4_000);
+    stage.server.hold_tokens(true);
+    let meanwhile = async {
+        eventually("a renewal", || stage.renewals() == 1).await;
+        let place = stage.place(person("ann"));
+        let found = stage.grants.get(&place, stage.clock.now()).await.unwrap();
+        let (mut grant, secrets) = found.unwrap();
+        grant.terms.missing_scopes = vec!["admin".to_owned()];
+        assert!(stage.grants.change(grant, secrets).await.unwrap());
+        stage.server.hold_tokens(false);
+    };
+    let (token, ()) = tokio::join!(stage.token(&rig.credentials), meanwhile);
+    token.unwrap();
+    let grant = stage.grant(person("ann")).await.unwrap();
+    assert_eq!((grant.revision, grant.terms.missing_scopes), (3, vec!["admin".to_owned()]));
+    stage.pass(4_000);
+    stage.token(&rig.credentials).await.unwrap();
+    assert_eq!((stage.renewals(), stage.server.replays()), (2, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,6 @@
 // One account before it is connected: the service, the access, and whose account it will be. Nothing happens
 // before a click.
-import { html, useEffect, useState, send, Button, Empty, Problem, Skeleton } from '../lib/ui.js';
+import { html, useEffect, useState, announce, send, Button, Empty, Problem, Skeleton } from '../lib/ui.js';
 import { SourceName } from '../lib/links.js';
 import { href } from '../lib/address.js';
 
@@ -18,7 +18,7 @@ export function Consent({ wanted, who }) {
   }, [turn]);
   if (shown === undefined) return html`<${Skeleton} rows=${4} />`;
   if (shown.data !== undefined && shown.problem === undefined)
-    return html`<${Question} it=${shown.data} wanted=${wanted} who=${who} />`;
+    return html`<${Question} it=${shown.data} wanted=${wanted} who=${who} onChanged=${() => setTurn((it) => it + 1)} />`;
   const own = html`<p><a href=${href('connections')}>Your connections</a></p>`;
   if (shown.status !== 404)
     return html`<${Problem} text=${shown.problem} retry=${() => setTurn((it) => it + 1)} />${own}`;
@@ -34,17 +34,23 @@ export function Consent({ wanted, who }) {
   <//>`;
 }
 
-function Question({ it, wanted, who }) {
+function Question({ it, wanted, who, onChanged }) {
   const [problem, setProblem] = useState();
   const [busy, setBusy] = useState(false);
   const isOfTenant = it.of === 'tenant';
   const connect = async () => {
     setBusy(true);
-    const reply = await send('POST', '/v1/connections/begin', wanted);
+    const shown = { servers: it.servers, scopes: it.scopes };
+    const reply = await send('POST', '/v1/connections/begin', { ...wanted, shown });
     const address = reply.data?.address;
     if (reply.problem === undefined && /^https?:\/\//i.test(address)) {
       location.assign(address);
       return; // the button stays busy until the page is gone
+    }
+    if (reply.data?.details?.reason === 'changed') {
+      announce('The service asks for something else now: look at it again');
+      onChanged();
+      return;
     }
     setBusy(false);
     setProblem(reply.problem ?? 'The server returned no address of the service.');
@@ -64,11 +70,16 @@ function Question({ it, wanted, who }) {
       ${it.again && ' It replaces the account that is connected now.'}
     </p>
     <dl class="facts">
+      <dt>Service</dt><dd><bdi>${it.host}</bdi></dd>
+      <dt>You sign in at</dt>
+      <dd id="connection-servers">
+        ${it.servers.map((server, at) => html`${at > 0 && ', '}<bdi key=${server} class="strong">${server}</bdi>`)}
+      </dd>
       <dt>Access</dt>
-      <dd>
+      <dd id="connection-scopes">
         ${
           it.scopes.length > 0
-            ? it.scopes.map((scope) => html`<code key=${scope}>${scope}</code> `)
+            ? it.scopes.map((scope) => html`<code key=${scope}>${scope}</code>${it.newScopes?.includes(scope) && ' (new)'} `)
             : 'the service shows it before you agree'
         }
       </dd>
@@ -76,7 +87,8 @@ function Question({ it, wanted, who }) {
     </dl>
     <p class="muted">
       You sign in and agree at the service, which brings you back here. This server never sees your password
-      there, and you can disconnect the account at any time. Go on only if you or your agent started this.
+      there, and you can disconnect the account at any time. Go on only if you or your agent started this, and if
+      your account is one of the place where you sign in.
       ${!who.sessionId && ' You may have to sign in here again when you come back, because this tab alone has your key.'}
     </p>
     ${problem && html`<${Problem} text=${problem} />`}

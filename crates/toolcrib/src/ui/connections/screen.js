@@ -142,6 +142,7 @@ function Row({ it, who, onEnd }) {
 
 function Disconnect({ it, who, onClose, onChanged }) {
   const [problem, setProblem] = useState();
+  const [isUntold, setUntold] = useState(false);
   const [busy, setBusy] = useState(false);
   const end = async (event) => {
     event.preventDefault();
@@ -153,15 +154,24 @@ function Disconnect({ it, who, onClose, onChanged }) {
     setProblem(failed);
     if (failed !== undefined) return;
     onChanged();
-    onClose();
+    if (reply.data?.revoked === false) setUntold(true);
+    else onClose();
   };
+  if (isUntold)
+    return html`<${Dialog} title="The account is disconnected" onClose=${onClose}>
+      <p id="connection-untold">
+        This server has forgotten its tokens, but <bdi>${it.host}</bdi> did not confirm that it ended them. To be
+        sure, end the access in the settings of the account there.
+      </p>
+      <div class="row end"><button type="button" class="button" onClick=${onClose}>Close</button></div>
+    <//>`;
   const isOwn = it.of === 'principal' && it.principal === who.principal;
   return html`<${Dialog} title="Disconnect the account" onClose=${onClose}>
     <form class="form" onSubmit=${end}>
       <p>
         The tools of <bdi class="mono">${it.source}</bdi> stop acting with
         ${it.of === 'tenant' ? 'the account of the tenant' : isOwn ? 'your account' : html`the account of <bdi>${it.principal}</bdi>`}${' '}
-        at <bdi>${it.host}</bdi>. The server forgets its tokens, and then revokes them at the service. The
+        at <bdi>${it.host}</bdi>. The server forgets its tokens, and then asks the service to end them. The
         service may list this access a while longer.
       </p>
       ${problem && html`<${Problem} text=${problem} />`}

@@ -108,7 +108,7 @@ function describe(outcome) {
       text:
         missingAccount(reply) === undefined
           ? text
-          : 'The tool did not run: it acts with an account that is not connected, or that the service no longer accepts.',
+          : 'The tool did not run: it acts with an account that is not connected, that the service no longer accepts, or that lacks access for this tool.',
     },
     404: {
       title: 'Tool not found',
