@@ -123,7 +123,7 @@ await check('a person signs in with the keyboard alone, and the client lists and
   const facts = (await page.locator('dd').allTextContents()).map((it) => it.trim());
   equal(
     facts,
-    ['Notes helper', first.id, 'Nobody: the client registered itself, and can call itself anything', first.redirect],
+    ['Notes helper', first.id, 'The client itself: it registered here, and can call itself anything', first.redirect],
     'what the page says about the client',
   );
   await accessible(page, 'the question');
@@ -181,7 +181,7 @@ await check('a refusal at the provider is one for the client', async () => {
   equal((await listed(keys.olga, '?all=true')).map(({ name }) => name), ['Notes helper'], 'clients');
 });
 
-await check('a request that cannot continue is said on a page, and nobody is redirected', async () => {
+await check('a request that cannot continue is said on a page, and no one is redirected', async () => {
   const address = new URL(first.address);
   address.searchParams.set('redirect_uri', 'https://evil.example/callback');
   const { page, close } = await visit(address.href);
@@ -210,7 +210,7 @@ await check('a person sees the client in the console, and ends its access with t
   const row = page.locator('tr[data-client-grant]');
   await row.waitFor();
   const cells = (await row.locator('td').allTextContents()).map((it) => it.replace(/\s+/g, ' ').trim());
-  equal(cells.slice(0, 3), ['Notes helper', first.id, 'nobody'], 'the client');
+  equal(cells.slice(0, 3), ['Notes helper', first.id, 'itself'], 'the client');
   truthy(cells.slice(3, 5).every((it) => /second|minute|now/.test(it)), `since and last use: ${cells.slice(3, 5)}`);
   equal(await page.locator('nav[aria-label="Parts of this screen"] a').allTextContents(), ['Accounts', 'Clients'], 'parts');
   await accessible(page, 'the list');
@@ -279,9 +279,9 @@ await check('the command line lists clients and ends them', async () => {
   truthy(none.err.includes('no client acts for the principal of this key'), none.err);
   const list = await command('olga', 'list', '--all', '--json');
   const [grant] = JSON.parse(list.out);
-  equal([grant.name, grant.principal, grant.vouchedBy], ['For the command line', 'acme.ada', 'nobody'], 'the list');
+  equal([grant.name, grant.principal, grant.vouchedBy], ['For the command line', 'acme.ada', 'itself'], 'the list');
   const ownList = await command(client.tokens().access_token, 'list');
-  truthy(/For the command line .*nobody/.test(ownList.out), `the own list of a token is ${ownList.out} ${ownList.err}`);
+  truthy(/For the command line .*itself/.test(ownList.out), `the own list of a token is ${ownList.out} ${ownList.err}`);
   const refused = await command('ben', 'list', '--all');
   equal(refused.code, 1, 'the exit code without the scope');
   truthy(refused.err.includes('keys:manage'), refused.err);

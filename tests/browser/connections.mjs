@@ -21,7 +21,7 @@ const port = await new Promise((resolve) => {
   });
 });
 const service = await startService();
-const host = new URL(service.url).hostname;
+const host = new URL(service.url).host;
 const server = await startServer(
   `[server]
 public_url = "http://127.0.0.1:${port}"

@@ -126,7 +126,7 @@ const APPROVAL = {
 const CLIENTS = {
   clients: [
     { id: 'g-1', principal: 'id|ada', clientId: 'https://app.example/client.json', name: 'App', vouchedBy: 'host', host: 'app.example', createdAt: '2026-11-25T00:00:00Z', lastUsedAt: '2026-11-25T00:01:00Z', expiresAt: '2026-12-25T00:00:00Z' },
-    { id: 'g-2', principal: 'id|grace', clientId: `tcc_${'0'.repeat(36)}`, name: 'A client with a long name that it chose itself', vouchedBy: 'nobody', createdAt: '2026-11-25T00:00:00Z', expiresAt: '2026-12-25T00:00:00Z' },
+    { id: 'g-2', principal: 'id|grace', clientId: `tcc_${'0'.repeat(36)}`, name: 'A client with a long name that it chose itself', vouchedBy: 'itself', createdAt: '2026-11-25T00:00:00Z', expiresAt: '2026-12-25T00:00:00Z' },
     { id: 'g-3', principal: 'id|ada', clientId: 'desk', name: 'Desk', vouchedBy: 'operator', createdAt: '2026-11-25T00:00:00Z', expiresAt: '2026-12-25T00:00:00Z' },
   ],
 };

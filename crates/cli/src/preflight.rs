@@ -65,6 +65,7 @@ pub(crate) async fn check(
         obstacles.push(Obstacle::new("server.listen", error));
     }
     obstacles.extend(unsealed(config));
+    obstacles.extend(unsealed_bridge(config));
     let seal_keys = seal::keys(&config.store).await;
     let signing_key = signing::existing(config).await;
     let arguments_hash = arguments_hash::form(config).await;
@@ -116,6 +117,20 @@ fn unsealed(config: &Config) -> Option<Obstacle> {
          idempotency key could run at two servers",
     );
     Some(Obstacle::new("store.seal_key", error))
+}
+
+/// An obstacle if clients could start to sign in, but nothing of it could be stored.
+fn unsealed_bridge(config: &Config) -> Option<Obstacle> {
+    if config.bridge.is_none() || config.store.seal_key.is_some() {
+        return None;
+    }
+    let error = advised(
+        "`[auth.bridge]` stores sign-ins, clients and grants only sealed, and `[store] seal_key` \
+         is not set",
+        "create a key with `toolcrib credentials new-key --out seal.key`, and set `seal_key = \
+         { file = \"seal.key\" }` in `[store]`",
+    );
+    Some(Obstacle::new("auth.bridge", error))
 }
 
 /// Reads the certificate of the listener.

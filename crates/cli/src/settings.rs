@@ -216,16 +216,18 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
             source.spec.id
         )
     });
-    let sealed = config
-        .sources
-        .iter()
-        .filter(|source| source.spec.credential.is_some() && config.store.seal_key.is_none());
-    let unreadable = sealed.map(|source| {
-        format!(
-            "source `{}` names a credential, which requires `[store] seal_key`; create a key with \
-             `toolcrib credentials new-key`",
-            source.spec.id
-        )
+    let keyless = config.sources.iter().filter(|_| config.store.seal_key.is_none());
+    let unreadable = keyless.filter_map(|source| {
+        let (id, spec) = (&source.spec.id, &source.spec);
+        let what = match (&spec.account, &spec.credential) {
+            (Some(_), _) => "acts with accounts, which requires",
+            (None, Some(_)) => "names a credential, which requires",
+            (None, None) => return None,
+        };
+        Some(format!(
+            "source `{id}` {what} `[store] seal_key`; create a key with `toolcrib credentials \
+             new-key`"
+        ))
     });
     let unshown = (config.approvals.show_arguments && config.store.seal_key.is_none()).then(|| {
         "`[approvals] show_arguments` has no effect without `[store] seal_key`, because arguments are \

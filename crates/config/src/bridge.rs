@@ -52,6 +52,7 @@ pub(super) struct Bridge {
     #[serde(default)]
     require: BTreeMap<String, String>,
     /// Hosts of clients that are known by the document at their id (CIMD), such as `claude.ai`.
+    /// Another port than the default one is part of the host, except for loopback.
     #[serde(default)]
     client_documents: Vec<String>,
     /// Private networks, addresses and hosts for fetching these documents.
@@ -111,7 +112,7 @@ pub struct BridgeConfig {
     pub parameters: Vec<(String, String)>,
     /// The required claims, with their values.
     pub require: Vec<(ClaimPath, String)>,
-    /// The hosts of client documents, in lower case.
+    /// The hosts of client documents, in lower case, some with a port.
     pub client_documents: Vec<String>,
     /// The additions to the public addresses at which documents may be fetched.
     pub allow: AllowList,
@@ -267,11 +268,16 @@ fn is_short_text(text: &str) -> bool {
     !text.is_empty() && text.len() <= 256 && !text.chars().any(char::is_control)
 }
 
-/// A host as addresses write it, in lower case.
+/// A host as addresses write it, in lower case, with a port that is not the default one.
 fn check_host(text: &str) -> Result<String, &'static str> {
     let host = text.to_ascii_lowercase();
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-.[:]".contains(&b);
-    let url = url::Url::parse(&format!("https://{host}/"));
-    let is_host = url.is_ok_and(|url| url.host_str() == Some(&host)) && host.bytes().all(plain);
-    is_host.then_some(host).ok_or("expected a host such as \"claude.ai\", without a port")
+    let written = |url: url::Url| match (url.host_str(), url.port()) {
+        (Some(name), Some(port)) => format!("{name}:{port}") == host,
+        (name, _) => name == Some(host.as_str()),
+    };
+    let is_host = url::Url::parse(&format!("https://{host}/")).is_ok_and(written);
+    let message = "expected a host such as \"claude.ai\", or with another port \
+                   \"clients.example:8443\"";
+    (is_host && host.bytes().all(plain)).then_some(host).ok_or(message)
 }

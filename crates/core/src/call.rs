@@ -400,7 +400,7 @@ pub struct ConnectionRequired {
     pub source_id: SourceId,
     /// Whether the account is that of the tenant, which only an administrator connects.
     pub of_tenant: bool,
-    /// What is missing.
+    /// The missing part.
     pub lack: Lack,
     /// The address at which the caller connects it. It is in no event and no log.
     pub link: Option<Secret>,
@@ -408,7 +408,7 @@ pub struct ConnectionRequired {
     pub expires_at: Timestamp,
 }
 
-/// What a call lacks that its caller gets by connecting an account.
+/// The part of a call that its caller gets by connecting an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lack {
     /// No account is connected.

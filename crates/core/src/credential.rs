@@ -5,7 +5,7 @@
 //! names its credential by a [`CredentialRef`]. The gate resolves it for each call, before an
 //! approval is requested, to a [`ResolvedCredential`].
 //!
-//! Invariant: a credential is sent only to the hosts of its audiences.
+//! Invariant: a credential is sent only to the hosts and origins of its audiences.
 
 mod account;
 mod audience;
@@ -23,10 +23,10 @@ pub use self::{
     account::{
         AccountOf, AccountSpec, PresetClient, PresetEndpoints, ResourceParameter, TokenExchange,
     },
-    audience::{Audience, InvalidAudience},
+    audience::{Audience, Destination, InvalidAudience},
     call::{
-        AccessToken, CredentialNeed, CredentialRefusal, CredentialResolver, FoundCredential,
-        NoCredentials, RefusalCause, ResolvedCredential, denied,
+        AccessToken, CredentialCaller, CredentialNeed, CredentialRefusal, CredentialResolver,
+        FoundCredential, NoCredentials, RefusalCause, ResolvedCredential, denied,
     },
     grant::{
         AccountGrant, ConnectLink, GrantPlace, GrantSecrets, GrantState, GrantStore, GrantTerms,
@@ -67,7 +67,7 @@ pub struct Credential {
     pub owner: Owner,
     /// How it is presented.
     pub kind: CredentialKind,
-    /// The hosts it may be sent to; never empty.
+    /// The hosts and origins it may be sent to; never empty.
     pub audiences: Vec<Audience>,
     /// When it was first stored.
     pub created_at: Timestamp,
@@ -134,6 +134,18 @@ pub enum CredentialProblem {
     /// It cannot be decrypted, or its audience cannot be determined.
     #[error("the tool's credential cannot be used here; contact the operator")]
     Unreadable,
+    /// It was sealed with another key than those of the configuration. It is kept.
+    #[error(
+        "the tool's credential was sealed with another key than this server has; it is kept, and \
+         works again when the operator names that key as `[store] old_seal_key`"
+    )]
+    OtherKey,
+    /// The configuration has no seal key.
+    #[error(
+        "this server has no key to open the tool's credential; the operator has to set `[store] \
+         seal_key`"
+    )]
+    NoKey,
     /// The authorization server refuses to issue tokens for it.
     #[error("the tool's authorization has expired and must be renewed; contact the operator")]
     AuthExpired,
@@ -150,6 +162,13 @@ pub enum CredentialProblem {
     /// The account's tokens lack a scope that this call needs, and a consent did not give it.
     #[error("the account that is connected to this tool's source was not granted what it needs")]
     NotGranted,
+    /// Other principals created the key of the call than the key with which the account was
+    /// connected.
+    #[error(
+        "the account of this principal was connected with another key, which other principals \
+         created, so calls with this key do not use it; connect it with this key, or use the other"
+    )]
+    OtherMakers,
     /// The authorization server does not exchange the caller's token, or the service rejects the
     /// results.
     #[error("the caller's token is not accepted for this tool's service; contact the operator")]
@@ -179,11 +198,6 @@ impl fmt::Debug for Secret {
 // === impl Credential ===
 
 impl Credential {
-    /// Whether it may be sent to `host`, in the form of a parsed URL's host.
-    pub fn is_for(&self, host: &str) -> bool {
-        self.audiences.iter().any(|audience| audience.admits(host))
-    }
-
     /// Whether it has expired at `now`.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
@@ -239,6 +253,9 @@ impl CredentialProblem {
             Self::OutOfAudience
             | Self::Expired
             | Self::Unreadable
+            | Self::OtherKey
+            | Self::NoKey
+            | Self::OtherMakers
             | Self::NotExchanged
             | Self::NotGranted => "credential_forbidden",
             Self::AuthExpired => "connector_auth_expired",

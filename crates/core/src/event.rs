@@ -302,7 +302,8 @@ pub struct AuthorizationDecided {
     pub allowed: bool,
     /// The reason: `unauthenticated`, `tenant`, `scope`, `unlabelled`, `policy`, `undecided` or
     /// `unknown`. For calls refused by a later step that are counted together, the code of the
-    /// refusal.
+    /// refusal. For a browser that comes back from a service or an identity provider: what does not
+    /// fit, such as `other_browser`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// With the reason `scope`: the scopes that the principal did not have. Absent for calls that are

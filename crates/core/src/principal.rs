@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::Timestamp,
-    credential::Secret,
+    credential::{CredentialCaller, Secret},
     id::{CredentialId, KeyId, PrincipalId, TenantId},
     scope::{Grant, ScopeSet},
 };
@@ -47,6 +47,11 @@ impl Principal {
             | AuthMethod::Anonymous
             | AuthMethod::Operator => None,
         }
+    }
+
+    /// What the credential of its calls depends on, besides its id.
+    pub fn credential_caller(&self) -> CredentialCaller<'_> {
+        CredentialCaller { presented: self.presented(), makers: &self.makers }
     }
 
     /// Every principal that could be acting: itself, and the creators of its key.

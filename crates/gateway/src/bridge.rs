@@ -70,7 +70,7 @@ pub struct Bridge {
     strangers: SignInLimits,
 }
 
-/// What a token is for.
+/// The purpose of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Resource {
     /// The path below which the token is valid; empty for the whole server.
@@ -183,9 +183,17 @@ fn secret() -> Result<Secret, Refused> {
     ids::secret().map(Secret::new).map_err(|_| broken("the system has no randomness"))
 }
 
-/// The refusal for an outage of the store. The log has the cause.
+/// The refusal for an outage of the store. The log has the cause. What another key sealed is kept.
 fn unavailable(error: &CredentialStoreError) -> Refused {
-    broken(&error.to_string())
+    let description = match error {
+        CredentialStoreError::NoKey => "this server has no seal key; its operator has to set one",
+        CredentialStoreError::OtherKey(_) => {
+            "this server has another seal key than before; its operator has to restore the old one"
+        }
+        _ => return broken(&error.to_string()),
+    };
+    tracing::error!(%error, "the authorization server cannot answer a request");
+    Refused { code: ErrorCode::ServerError, description }
 }
 
 /// The refusal for a fault of this server.

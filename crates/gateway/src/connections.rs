@@ -21,7 +21,8 @@ use toolcrib_core::{
     catalog::Entry,
     clock::Timestamp,
     credential::{
-        AccountOf, AccountSpec, CredentialStoreError, GrantPlace, GrantStore, Owner, Secret,
+        AccountOf, AccountSpec, CredentialStoreError, GrantPlace, GrantStore, Owner,
+        PendingAuthorization, Secret,
     },
     event::{AccountRefused, EventBody},
     id::{CredentialId, PrincipalId, SourceId},
@@ -44,6 +45,8 @@ pub const MANAGE: RouteScope = RouteScope::ConnectionsManage;
 pub const LIFETIME: Duration = Duration::from_secs(10 * 60);
 /// Concurrent authorizations that wait for a server.
 const MAX_WAITING: usize = 32;
+/// The characters of the id of a request.
+const REQUEST_ID: usize = 16;
 /// The last refused grants that are remembered, so that each is recorded once.
 const MAX_REFUSED: usize = 1024;
 /// Connected accounts that a slow listener may have missed before the next ones.
@@ -71,7 +74,10 @@ pub enum ConnectionError {
     #[error("the account of a tenant needs the scope `{}`", MANAGE.as_str())]
     Forbidden,
     /// The caller has no identity that an account could belong to.
-    #[error("an account belongs to a principal; use a key or a token")]
+    #[error(
+        "an account belongs to a person, and `anonymous` and `operator` are none; use a key or a \
+         token of a person"
+    )]
     Anonymous,
     /// Calls of the source use the account of the tenant.
     #[error(
@@ -87,9 +93,16 @@ pub enum ConnectionError {
     /// The response belongs to no authorization of this caller and browser.
     #[error("this response belongs to no request of this browser; start again")]
     NotOurs,
-    /// The service asks for something else than the person has seen.
-    #[error("the service asks for something else now; look at it again")]
+    /// The service wants something else than the person has seen.
+    #[error("the service wants something else now; look at it again")]
     Changed,
+    /// The earlier account is sealed with another key.
+    #[error(
+        "the account that is connected was sealed with another key than this server has, and is \
+         kept; it works again when the operator names that key as `[store] old_seal_key`; if the \
+         key is lost, disconnect the account first"
+    )]
+    OtherKey,
     /// The service failed or refused.
     #[error(transparent)]
     Account(#[from] AccountError),
@@ -193,7 +206,7 @@ pub struct ConnectionPreview {
     pub host: String,
     /// Whose calls will use the account.
     pub of: AccountOf,
-    /// What the service asks for.
+    /// The wishes of the service.
     #[serde(flatten)]
     pub asked: Asked,
     /// Those of the scopes that the account has not yet.
@@ -209,6 +222,8 @@ pub struct ConnectionPreview {
 pub struct BegunConnection {
     /// The address for the browser.
     pub address: String,
+    /// The id of the request, for the name of the cookie: each tab of a browser has its own.
+    pub id: String,
     /// The cookie of the browser.
     pub cookie: Secret,
 }
@@ -219,7 +234,8 @@ pub struct ConnectionResponse {
     pub source: SourceId,
     /// The state.
     pub state: Secret,
-    /// The values of the cookie. Other ports of the host can add some.
+    /// The values of the cookie of this [request](request_id). Other ports of the host can add
+    /// some.
     pub cookies: Vec<Secret>,
     /// The rest.
     pub response: AuthorizationResponse,
@@ -303,7 +319,7 @@ impl Connections {
         match (of_tenant, account.of) {
             (true, _) if !MANAGE.is_held_by(caller) => Err(ConnectionError::Forbidden),
             (false, AccountOf::Tenant) => Err(ConnectionError::OfTenant),
-            (false, AccountOf::Principal) if is_anonymous(caller) => {
+            (false, AccountOf::Principal) if !may_have_own(caller) => {
                 Err(ConnectionError::Anonymous)
             }
             _ => Ok(found),
@@ -389,6 +405,11 @@ pub(crate) fn required(
     }))
 }
 
+/// The id of the request with `state`: 16 characters that do not disclose the state.
+pub fn request_id(state: &Secret) -> String {
+    PendingAuthorization::hash(state).to_string().chars().take(REQUEST_ID).collect()
+}
+
 /// Whose account a grant at `place` is.
 fn of(place: &GrantPlace) -> AccountOf {
     match place.owner.principal {
@@ -397,16 +418,19 @@ fn of(place: &GrantPlace) -> AccountOf {
     }
 }
 
-/// Callers without credentials are all one principal.
-fn is_anonymous(caller: &Principal) -> bool {
-    matches!(caller.auth, AuthMethod::Anonymous)
+/// Whether `caller` can have an account. Callers without credentials are all one principal.
+fn may_have_own(caller: &Principal) -> bool {
+    caller.auth != AuthMethod::Anonymous && AccountSpec::may_have_own(&caller.id)
 }
 
-/// The host of the service of a source, or else its id.
+/// The host of the service of a source, with a port that is not the default one; or else its id.
 fn host(spec: &SourceSpec) -> String {
-    let url = spec.upstream.configured().service_url();
-    let host = url.and_then(|url| Some(Url::parse(url).ok()?.host_str()?.to_owned()));
-    host.unwrap_or_else(|| spec.id.to_string())
+    let url = spec.upstream.configured().service_url().and_then(|url| Url::parse(url).ok());
+    let shown = url.as_ref().and_then(|url| match (url.host_str()?, url.port()) {
+        (host, Some(port)) => Some(format!("{host}:{port}")),
+        (host, None) => Some(host.to_owned()),
+    });
+    shown.unwrap_or_else(|| spec.id.to_string())
 }
 
 /// A new secret of 43 characters.

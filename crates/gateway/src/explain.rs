@@ -244,7 +244,8 @@ impl Gateway {
         let need = snapshot.sources.get(&entry.source)?.credential_for(entry);
         let CredentialNeed::Account { source, account, .. } = &need else { return None };
         let credentials = &self.inner.pipeline.credentials;
-        let found = credentials.find_with(&need, &who.tenant, &who.id, who.presented()).await;
+        let caller = who.credential_caller();
+        let found = credentials.find_with(&need, &who.tenant, &who.id, caller).await;
         let lacks = |own: &OwnTools| !own.has(entry.resource());
         let lacks = found.is_ok() && snapshot.own.known(who).as_deref().is_some_and(lacks);
         let uses = match account.of {

@@ -90,10 +90,13 @@ impl Metadata {
         self.0.get(endpoint).is_some_and(Value::is_string)
     }
 
-    /// An address of the server, if it is [private enough](is_private_enough).
+    /// An address of the server, if it is [private enough](is_private_enough). It has no fragment
+    /// (RFC 6749, section 3.1), and no user information, which could name another host to people.
     pub fn endpoint(&self, name: &str, allow: &AllowList) -> Option<Url> {
         let url = Url::parse(self.0.get(name)?.as_str()?).ok()?;
-        Some(url).filter(|url| url.fragment().is_none() && is_private_enough(url, allow))
+        let has_user = !url.username().is_empty() || url.password().is_some();
+        let is_plain = url.fragment().is_none() && !has_user;
+        Some(url).filter(|url| is_plain && is_private_enough(url, allow))
     }
 
     /// Whether the list `name` has `value`; an absent list leaves it open.
@@ -246,12 +249,14 @@ mod tests {
     fn a_description_is_of_its_issuer_and_names_private_endpoints() {
         let document = br#"{"issuer":"https://id.example","token_endpoint":"https://id.example/t",
             "jwks_uri":"http://id.example/k","authorization_endpoint":"https://id.example/a#f",
+            "revocation_endpoint":"https://id.example@evil.example/r",
             "code_challenge_methods_supported":["plain"],"registration_endpoint":5}"#;
         let metadata = Metadata::read(document, "https://id.example").unwrap();
         let allow = AllowList::default();
         let endpoint = |name| metadata.endpoint(name, &allow).map(|url| url.to_string());
         assert_eq!(endpoint("token_endpoint").as_deref(), Some("https://id.example/t"));
-        for refused in ["jwks_uri", "authorization_endpoint", "registration_endpoint", "absent"] {
+        let refused = ["jwks_uri", "authorization_endpoint", "revocation_endpoint"];
+        for refused in refused.into_iter().chain(["registration_endpoint", "absent"]) {
             assert_eq!(endpoint(refused), None, "{refused}");
         }
         assert!(metadata.names("jwks_uri") && !metadata.names("absent"));

@@ -31,9 +31,9 @@ use tokio::sync::broadcast;
 use toolcrib_core::{
     call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
     credential::{
-        AccountSpec, CredentialKind, CredentialNeed, CredentialProblem, CredentialRef,
-        CredentialRefusal, CredentialResolver, CredentialScope, CredentialStore, FoundCredential,
-        GrantPlace, Owner, RefusalCause, ResolvedCredential, Secret, UnsealedCredential,
+        AccountSpec, CredentialCaller, CredentialKind, CredentialNeed, CredentialProblem,
+        CredentialRef, CredentialRefusal, CredentialResolver, CredentialScope, CredentialStore,
+        FoundCredential, GrantPlace, Owner, RefusalCause, ResolvedCredential, UnsealedCredential,
     },
     egress::EgressTrail,
     id::{CredentialId, PrincipalId, SourceId, TenantId},
@@ -173,16 +173,21 @@ impl Credentials {
     }
 }
 
-#[async_trait]
-impl CredentialResolver for Credentials {
-    async fn resolve(
+impl Credentials {
+    /// The credential for a call by `principal` of `tenant`. Without a `caller` it is for no call.
+    async fn resolve_for(
         &self,
         need: &CredentialNeed,
         tenant: &TenantId,
         principal: &PrincipalId,
+        caller: Option<CredentialCaller<'_>>,
     ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
-        if let Some(query) = AccountQuery::new(need, tenant, principal)? {
-            let ready = self.grants.prepare(&query).await;
+        if let Some(query) = AccountQuery::new(need, tenant, principal, caller)? {
+            let presented = caller.and_then(|caller| caller.presented);
+            let ready = match Exchange::of(&query, presented) {
+                Some(exchange) => self.exchanges.prepare(&exchange).await,
+                None => self.grants.prepare(&query).await,
+            };
             let ready = ready.map_err(|refusal| refusal.at(Some(&query.url)))?;
             return Ok(Some(Arc::new(ready)));
         }
@@ -192,16 +197,22 @@ impl CredentialResolver for Credentials {
         ready.map(|credential| Some(Arc::new(credential))).map_err(|refusal| refusal.at(Some(&url)))
     }
 
-    async fn find(
+    /// As [`resolve_for`](Self::resolve_for), without a request for a token.
+    async fn find_for(
         &self,
         need: &CredentialNeed,
         tenant: &TenantId,
         principal: &PrincipalId,
+        caller: Option<CredentialCaller<'_>>,
     ) -> Result<Option<FoundCredential>, CredentialRefusal> {
-        if let Some(query) = AccountQuery::new(need, tenant, principal)? {
-            let found = self.grants.find(&query).await;
-            let found = found.map_err(|refusal| refusal.at(Some(&query.url)))?;
-            return Ok(Some(FoundCredential { id: found.id, owner: found.place.owner }));
+        if let Some(query) = AccountQuery::new(need, tenant, principal, caller)? {
+            let presented = caller.and_then(|caller| caller.presented);
+            let found = match Exchange::of(&query, presented) {
+                Some(exchange) => self.exchanges.find(&exchange),
+                None => self.grants.find(&query).await.map(|grant| grant.id),
+            };
+            let id = found.map_err(|refusal| refusal.at(Some(&query.url)))?;
+            return Ok(Some(FoundCredential { id, owner: query.place.owner }));
         }
         let Some(query) = CredentialQuery::new(need, tenant, principal)? else { return Ok(None) };
         let CredentialQuery { reference, owners, url } = query;
@@ -213,22 +224,36 @@ impl CredentialResolver for Credentials {
         }
         Ok(Some(FoundCredential { id: credential.id, owner: credential.owner }))
     }
+}
+
+#[async_trait]
+impl CredentialResolver for Credentials {
+    async fn resolve(
+        &self,
+        need: &CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+    ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
+        self.resolve_for(need, tenant, principal, None).await
+    }
+
+    async fn find(
+        &self,
+        need: &CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+    ) -> Result<Option<FoundCredential>, CredentialRefusal> {
+        self.find_for(need, tenant, principal, None).await
+    }
 
     async fn resolve_with(
         &self,
         need: &CredentialNeed,
         tenant: &TenantId,
         principal: &PrincipalId,
-        presented: Option<&Secret>,
+        caller: CredentialCaller<'_>,
     ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
-        if let Some(query) = AccountQuery::new(need, tenant, principal)?
-            && let Some(exchange) = Exchange::of(&query, presented)
-        {
-            let ready = self.exchanges.prepare(&exchange).await;
-            let ready = ready.map_err(|refusal| refusal.at(Some(&query.url)))?;
-            return Ok(Some(Arc::new(ready)));
-        }
-        self.resolve(need, tenant, principal).await
+        self.resolve_for(need, tenant, principal, Some(caller)).await
     }
 
     async fn find_with(
@@ -236,16 +261,9 @@ impl CredentialResolver for Credentials {
         need: &CredentialNeed,
         tenant: &TenantId,
         principal: &PrincipalId,
-        presented: Option<&Secret>,
+        caller: CredentialCaller<'_>,
     ) -> Result<Option<FoundCredential>, CredentialRefusal> {
-        if let Some(query) = AccountQuery::new(need, tenant, principal)?
-            && let Some(exchange) = Exchange::of(&query, presented)
-        {
-            let found = self.exchanges.find(&exchange);
-            let id = found.map_err(|refusal| refusal.at(Some(&query.url)))?;
-            return Ok(Some(FoundCredential { id, owner: query.place.owner.clone() }));
-        }
-        self.find(need, tenant, principal).await
+        self.find_for(need, tenant, principal, Some(caller)).await
     }
 }
 
@@ -270,23 +288,27 @@ impl AccountQuery {
         need: &CredentialNeed,
         tenant: &TenantId,
         principal: &PrincipalId,
+        caller: Option<CredentialCaller<'_>>,
     ) -> Result<Option<Self>, CredentialRefusal> {
         let CredentialNeed::Account { source, account, destination } = need else {
             return Ok(None);
         };
         let url = address(destination)?;
-        if account.tenant != *tenant {
-            // The accounts of a source are those of one tenant.
+        let owner = account.owner(tenant, principal);
+        // The accounts of a source are those of one tenant, and of persons.
+        let has_none = owner.principal.is_some() && !AccountSpec::may_have_own(principal);
+        if account.tenant != *tenant || has_none {
             return Err(Refusal::of(CredentialProblem::NotConnected, None).at(Some(&url)));
         }
-        let place = GrantPlace { owner: account.owner(tenant, principal), source: source.clone() };
-        Ok(Some(Self { place, account: Arc::clone(account), url }))
+        let place = GrantPlace { owner, source: source.clone() };
+        let makers = caller.map(|caller| caller.makers.to_vec());
+        Ok(Some(Self { place, account: Arc::clone(account), url, makers }))
     }
 
     /// For the requests of a source itself.
     fn of_tenant(source: &SourceId, account: &Arc<AccountSpec>, url: &Url) -> Self {
         let place = GrantPlace { owner: account.tenant_owner(), source: source.clone() };
-        Self { place, account: Arc::clone(account), url: url.clone() }
+        Self { place, account: Arc::clone(account), url: url.clone(), makers: None }
     }
 }
 
@@ -422,7 +444,13 @@ impl SourceCredential {
     ) -> Result<Option<Arc<ResolvedCredential>>, UpstreamError> {
         let Named::Account(source, account) = &self.named else { return Ok(None) };
         let place = GrantPlace { owner: sent.credential.owner.clone(), source: source.clone() };
-        let query = AccountQuery { place, account: Arc::clone(account), url: url.clone() };
+        let query = AccountQuery {
+            place,
+            account: Arc::clone(account),
+            url: url.clone(),
+            // This was decided before the call was sent.
+            makers: None,
+        };
         let (grants, id) = (&self.credentials.grants, &sent.credential.id);
         let failed = |refusal: Refusal| self.unusable(&refusal.at(Some(url)));
         if !matches!(sent.credential.kind, CredentialKind::RefreshToken(_)) {
@@ -577,7 +605,7 @@ fn not_granted(scopes: &[String]) -> UpstreamError {
     let named = named.collect::<Vec<_>>().join(", ");
     let was = if scopes.len() == 1 { "was" } else { "were" };
     let detail = format!(
-        "{named} {was} not granted to the account, and this tool needs it: ask who administers the \
+        "{named} {was} not granted to the account, and this tool needs it: contact the administrator of the \
          account at the service, then connect it again"
     );
     UpstreamError::new(UpstreamErrorKind::Credential(CredentialProblem::NotGranted), detail)

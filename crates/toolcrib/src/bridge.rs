@@ -4,6 +4,8 @@
 //! Invariant: an answer with a secret is never cached, and no page of another site can frame or send
 //! the form.
 
+mod cookie;
+mod forms;
 mod page;
 
 use axum::{
@@ -21,7 +23,7 @@ use toolcrib_gateway::bridge::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    middleware::{Access, BodySender, Mount, Paths, Payload, cookies_named},
+    middleware::{Access, BodySender, Mount, Paths, Payload},
     ops::SURFACE,
     respond,
     route_set::RouteSet,
@@ -32,10 +34,6 @@ use crate::{
 /// The longest query of a request, and the longest body.
 const MAX_QUERY: usize = 16 << 10;
 const MAX_BODY: usize = 32 << 10;
-/// The characters of the cookie.
-const COOKIE_CHARACTERS: usize = 43;
-/// How long the browser keeps the cookie: as long as a person may be away, and some time to decide.
-const COOKIE_SECONDS: u32 = 60 * 60;
 /// Where clients look for the description.
 const METADATA: &str = "/.well-known/oauth-authorization-server";
 
@@ -104,16 +102,14 @@ async fn authorize(
     Ok(match started {
         StartedAuthorization::Go(address) => to(&address),
         StartedAuthorization::Ask(preview) => {
-            let own = cookies(&state, &headers).into_iter().next();
-            let cookie = match own.map_or_else(Bridge::new_cookie, Ok) {
+            let cookie = match Bridge::new_cookie() {
                 Ok(cookie) => cookie,
                 Err(refused) => return Ok(page::refused(Unredirected(refused))),
             };
             let proof = Bridge::consent_proof(&cookie, query);
             let mut response = page::question(&preview, query, &proof);
-            if let Some(cookie) = set_cookie(&state, &cookie) {
-                response.headers_mut().insert(header::SET_COOKIE, cookie);
-            }
+            let earlier = cookie::sent(&state, &headers);
+            cookie::set(&state, response.headers_mut(), &cookie, &earlier);
             response
         }
     })
@@ -125,7 +121,7 @@ async fn authorize(
     path = "/oauth/consent",
     operation_id = "consentToClient",
     security(()),
-    request_body(content = String, content_type = "application/x-www-form-urlencoded"),
+    request_body(content = forms::ConsentForm, content_type = "application/x-www-form-urlencoded"),
     responses(
         (status = 303, description = "The address of the identity provider, or of the client with a refusal"),
         (status = 400, description = "The form is of another browser or request", body = String, content_type = "text/html"),
@@ -137,11 +133,18 @@ async fn consent(State(state): State<AppState>, request: Request) -> Result<Resp
     let (headers, form) = form(request).await?;
     let field = |name| respond::query(Some(&form), name).unwrap_or_default();
     let (query, proof) = (field("query"), field("proof"));
-    let cookies = cookies(&state, &headers);
+    let cookies = cookie::sent(&state, &headers);
     let agrees = field("answer") == "allow";
     let answer = Consent { query: &query, cookies: &cookies, proof: &proof, agrees };
+    let ended = answer.browser().filter(|_| !agrees);
     Ok(match bridge.consent(answer).await {
-        Ok(address) => to(&address),
+        Ok(address) => {
+            let mut response = to(&address);
+            if let Some(cookie) = ended {
+                cookie::remove(&state, response.headers_mut(), cookie);
+            }
+            response
+        }
         Err(refused) => page::refused(refused),
     })
 }
@@ -172,7 +175,7 @@ async fn callback(
     let field = |name| respond::query(Some(query), name).filter(|value| !value.is_empty());
     let brought = BroughtBack {
         state: Secret::new(field("state").unwrap_or_default()),
-        cookies: cookies(&state, &headers),
+        cookies: cookie::sent(&state, &headers),
         response: AuthorizationResponse {
             code: field("code").map(Secret::new),
             issuer: field("iss"),
@@ -180,7 +183,11 @@ async fn callback(
         },
     };
     Ok(match bridge.finish(brought).await {
-        Ok(back) => to(&back.0),
+        Ok(back) => {
+            let mut response = to(&back.address);
+            cookie::remove(&state, response.headers_mut(), &back.cookie);
+            response
+        }
         Err(refused) => page::refused(refused),
     })
 }
@@ -191,7 +198,7 @@ async fn callback(
     path = "/oauth/token",
     operation_id = "clientToken",
     security(()),
-    request_body(content = String, content_type = "application/x-www-form-urlencoded"),
+    request_body(content = forms::TokenForm, content_type = "application/x-www-form-urlencoded"),
     responses(
         (status = 200, description = "The token", body = Object),
         (status = 400, description = "The request is refused (RFC 6749, section 5.2)", body = Object),
@@ -215,7 +222,7 @@ async fn token(State(state): State<AppState>, request: Request) -> Result<Respon
     path = "/oauth/revoke",
     operation_id = "revokeClientToken",
     security(()),
-    request_body(content = String, content_type = "application/x-www-form-urlencoded"),
+    request_body(content = forms::RevocationForm, content_type = "application/x-www-form-urlencoded"),
     responses(
         (status = 200, description = "The token is not valid any more"),
         (status = 400, description = "The request is refused", body = Object),
@@ -294,38 +301,6 @@ fn authorization(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
         }
         (Some(_), Some(_)) => Err(Refused::invalid("the client authenticates in two ways")),
     }
-}
-
-/// The name of the cookie. Browsers keep `__Host-` cookies of encrypted connections only.
-fn cookie_name(state: &AppState) -> &'static str {
-    match is_encrypted(state) {
-        true => "__Host-toolcrib-consent",
-        false => "toolcrib-consent",
-    }
-}
-
-fn is_encrypted(state: &AppState) -> bool {
-    let config = state.gateway.config();
-    config.bridge.as_ref().is_none_or(|bridge| bridge.own_issuer.starts_with("https://"))
-}
-
-/// The values of the cookie that can be this server's.
-fn cookies(state: &AppState, headers: &HeaderMap) -> Vec<Secret> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    let all = cookies_named(cookie_name(state), headers).into_iter();
-    let own = all.filter(|text| text.len() == COOKIE_CHARACTERS && text.bytes().all(plain));
-    own.map(|text| Secret::new(text.to_owned())).collect()
-}
-
-/// Lax, because the provider's page sends the browser back.
-fn set_cookie(state: &AppState, cookie: &Secret) -> Option<HeaderValue> {
-    let secure = if is_encrypted(state) { "; Secure" } else { "" };
-    let (name, value) = (cookie_name(state), cookie.expose());
-    let text =
-        format!("{name}={value}; Path=/; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Lax{secure}");
-    let mut value = HeaderValue::try_from(text).ok()?;
-    value.set_sensitive(true);
-    Some(value)
 }
 
 /// Leads the browser to `address`, which contains secrets.

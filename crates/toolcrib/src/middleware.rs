@@ -57,7 +57,7 @@ pub(crate) use self::{
     mount::{Access, Credentials, Hosts, InvalidCredentialPolicy, Mount, Paths, SessionPolicy},
     path::Segment,
     refusal::Refusal,
-    session::{Site, browser, cookies_named},
+    session::{Site, browser, cookies_below, cookies_named},
 };
 
 /// All routes behind their guard, as a service for [`serve`](crate::serve()). Clones share them.

@@ -128,8 +128,8 @@ pub(crate) struct CredentialSetArgs {
     #[command(flatten)]
     pub(crate) owner: CredentialOwnerArgs,
 
-    /// Allow sending to this host: `api.example.com`, or `*.example.com` for all hosts below a
-    /// domain; may be repeated
+    /// Allow sending to this host: `api.example.com` with all its ports, `*.example.com` for all
+    /// hosts below a domain, or `https://api.example.com:8443` for one port; may be repeated
     #[arg(long = "audience", value_name = "HOST", required = true)]
     pub(crate) audiences: Vec<Audience>,
 

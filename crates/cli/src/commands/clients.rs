@@ -80,6 +80,6 @@ fn voucher(client: &Value) -> String {
     match (member(client, "vouchedBy"), member(client, "host")) {
         ("operator", _) => "the operator".to_owned(),
         ("host", host) => host.to_owned(),
-        _ => "nobody".to_owned(),
+        _ => "itself".to_owned(),
     }
 }

@@ -150,12 +150,12 @@ async fn disconnect(
     printer.json_or_note(&json!({ "id": id, "revoked": is_told }), words)
 }
 
-/// What the person will be asked for, and where.
+/// The consent that the person will give, and where.
 fn asked(source: &str, preview: &Value) -> String {
     let host = member(preview, "host");
     let servers = list(preview, "servers").join(" and ");
     let scopes = match list(preview, "scopes") {
-        scopes if scopes.is_empty() => "what it shows before you agree".to_owned(),
+        scopes if scopes.is_empty() => "those that it shows before you agree".to_owned(),
         scopes => scopes.join(" "),
     };
     format!("the account for `{source}` is at {host}; you sign in at {servers}, for: {scopes}")

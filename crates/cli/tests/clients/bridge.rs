@@ -200,7 +200,7 @@ fn asks_about(stage: &Stage, question: &str, name: Option<&str>) {
     match name {
         Some(name) => assert!(
             question.contains(&format!("<dt>Client</dt><dd>{name}</dd>"))
-                && question.contains("Nobody: the client registered itself"),
+                && question.contains("The client itself: it registered here"),
             "{question}"
         ),
         None => assert!(
@@ -230,7 +230,7 @@ async fn the_typescript_sdks_sign_a_person_in() {
         let name = format!("The TypeScript SDK {version}");
         asks_about(&stage, &question, document.is_empty().then_some(name.as_str()));
         let grant = stage.grant("ann");
-        let vouched = if document.is_empty() { "nobody" } else { "host" };
+        let vouched = if document.is_empty() { "itself" } else { "host" };
         assert_eq!(grant["vouchedBy"], vouched, "{grant}");
         assert!(grant["lastUsedAt"].is_string(), "{grant}");
         let id = grant["id"].as_str().unwrap();
@@ -333,8 +333,8 @@ async fn mcp_remote_signs_a_person_in() {
     let mut command = stage.driver(&stage.tools.node, "remote.mjs", &[], &[]);
     command.env("MCP_REMOTE_CONFIG_DIR", stage.server.folder.path().join("remote"));
     let question = stage.lists_and_calls(command, "ann").await;
-    assert!(question.contains("Nobody: the client registered itself"), "{question}");
-    assert_eq!(stage.grant("ann")["vouchedBy"], "nobody");
+    assert!(question.contains("The client itself: it registered here"), "{question}");
+    assert_eq!(stage.grant("ann")["vouchedBy"], "itself");
 }
 
 /// ID-JAG: no browser, an assertion of the provider, and a client with a secret.

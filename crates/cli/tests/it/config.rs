@@ -137,6 +137,32 @@ fn what_serve_refuses_is_refused() {
     assert!(said.starts_with("toolcrib.toml:1: `source.p`: source `p`: "), "{said}");
 }
 
+/// Accounts and sign-ins are stored only sealed.
+#[test]
+fn a_missing_seal_key_is_named() {
+    let public = "[server]\npublic_url = \"https://crib.example\"\n";
+    let bridge = "[[auth.jwt]]\nissuer = \"https://id.example\"\naudiences = [\"crib\"]\n\
+                  tenant = \"acme\"\n[auth.bridge]\nissuer = \"https://id.example\"\n\
+                  client_id = \"c\"\n";
+    let said = refused(&format!("{public}{bridge}"));
+    assert!(said.starts_with("toolcrib.toml:7: `auth.bridge`: "), "{said}");
+    assert!(said.contains("`[store] seal_key`") && said.contains("new-key"), "{said}");
+    let dir = dir();
+    let source = "[[source]]\nid = \"notes\"\nkind = \"mcp\"\nurl = \"https://a.example/mcp\"\n\
+                  tenants = [\"acme\"]\n[source.oauth]\nof = \"principal\"\n\
+                  [source.tools.\"*\"]\nscopes = [\"notes:use\"]\n";
+    write_config(dir.path(), &format!("{public}{source}"));
+    let checked = run(dir.path(), &["config", "check"]);
+    let said = "warning: source `notes` acts with accounts, which requires `[store] seal_key`; \
+                create a key with `toolcrib credentials new-key`";
+    assert!(checked.code == 0 && checked.stdout.contains(said), "{checked:?}");
+    run(dir.path(), &["credentials", "new-key", "--out", "seal.key"]).ok();
+    let keyed = format!("[store]\nseal_key = {{ file = \"seal.key\" }}\n{public}{bridge}{source}");
+    write_config(dir.path(), &keyed);
+    let checked = run(dir.path(), &["config", "check"]);
+    assert!(!format!("{checked:?}").contains("seal_key"), "{checked:?}");
+}
+
 #[test]
 fn scopes_of_the_server_reach_something() {
     let dir = dir();

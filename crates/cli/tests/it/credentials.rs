@@ -407,7 +407,7 @@ fn what_cannot_be_a_credential_is_refused_before_anything_is_stored() {
     configure(dir, &[]);
     for (more, value, said) in [
         (&["--bearer"][..], "canary", "--audience"),
-        (&["--audience", "https://a.example/", "--bearer"], "canary", "without a scheme"),
+        (&["--audience", "https://a.example/", "--bearer"], "canary", "without a path"),
         (&["--audience", "*.com", "--bearer"], "canary", "two labels"),
         (&to, "canary", "--bearer"),
         (&["--audience", "a.example", "--bearer", "--query", "k"], "canary", "cannot be used with"),

@@ -38,7 +38,7 @@ fn the_settings_of_a_bridge_are_read() {
     let bridge = parse(&with(
         "client_secret = { env = \"SET\" }\nscopes = [\"offline_access\"]\n\
          parameters = { access_type = \"offline\" }\nrequire = { hd = \"acme.com\" }\n\
-         client_documents = [\"Claude.ai\"]\nregistration = true\n\
+         client_documents = [\"Claude.ai\", \"a.example:8443\"]\nregistration = true\n\
          redirect_schemes = [\"cursor\"]\nassertion_issuers = [\"https://id.example\"]\n\
          access_lifetime = \"5m\"\nrefresh_lifetime = \"7d\"\n\
          [[auth.bridge.client]]\nid = \"desk\"\nname = \"Desk\"\nsecret = { env = \"LONG\" }\n\
@@ -49,7 +49,7 @@ fn the_settings_of_a_bridge_are_read() {
     assert_eq!(bridge.client_secret.as_ref().unwrap().0.expose(), "s3cret-value");
     assert_eq!(
         (bridge.require.len(), bridge.client_documents.as_slice()),
-        (1, &["claude.ai".to_owned()][..])
+        (1, &["claude.ai".to_owned(), "a.example:8443".to_owned()][..])
     );
     assert_eq!(bridge.clients[0].redirect_uris.len(), 2);
     assert!(!format!("{bridge:?}").contains("s3cret"), "{bridge:?}");
@@ -69,6 +69,7 @@ fn a_bridge_that_cannot_work_is_refused_with_a_reason() {
         ("require = { \"a..b\" = \"x\" }", "expected the place of a claim"),
         ("client_documents = [\"https://claude.ai\"]", "expected a host"),
         ("client_documents = [\"claude.ai:443\"]", "expected a host"),
+        ("client_documents = [\"claude.ai:x\"]", "expected a host"),
         ("redirect_schemes = [\"javascript\"]", "expected a private scheme"),
         ("redirect_schemes = [\"https\"]", "expected a private scheme"),
         ("assertion_issuers = [\"https://other.example\"]", "expected the `issuer` of an"),

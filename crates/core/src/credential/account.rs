@@ -101,6 +101,13 @@ impl AccountSpec {
         }
     }
 
+    /// Whether `principal` can have an account of its own. `anonymous` is every caller without
+    /// credentials, and `operator` is the command line on the machine. Neither signs in to a
+    /// browser, so an account of theirs would be that of a person with a key of this name.
+    pub fn may_have_own(principal: &PrincipalId) -> bool {
+        !matches!(principal.as_str(), "anonymous" | "operator" | "core.system" | "-")
+    }
+
     /// The owner of the grant that discovers the tools.
     pub fn tenant_owner(&self) -> Owner {
         Owner::tenant(self.tenant.clone())

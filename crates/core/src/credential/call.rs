@@ -81,6 +81,15 @@ pub enum RefusalCause {
     Unavailable(String),
 }
 
+/// The circumstances, with the principal, on which the credential of a call depends.
+#[derive(Debug, Clone, Copy)]
+pub struct CredentialCaller<'c> {
+    /// The token that the caller came with, for an exchange.
+    pub presented: Option<&'c Secret>,
+    /// The creators of its key.
+    pub makers: &'c [PrincipalId],
+}
+
 /// A stored credential that a call would use. It has no values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundCredential {
@@ -117,25 +126,26 @@ pub trait CredentialResolver: Send + Sync + 'static {
         principal: &PrincipalId,
     ) -> Result<Option<FoundCredential>, CredentialRefusal>;
 
-    /// As [`resolve`](Self::resolve) for a caller that came with the token `presented`. If the need
-    /// says so, the token is exchanged; it goes to the token endpoint alone.
+    /// As [`resolve`](Self::resolve) for a call of `caller`. If the need says so, its token is
+    /// exchanged; it goes to the token endpoint alone. An account that was connected with a key of
+    /// other makers is refused.
     async fn resolve_with(
         &self,
         need: &CredentialNeed,
         tenant: &TenantId,
         principal: &PrincipalId,
-        _presented: Option<&Secret>,
+        _caller: CredentialCaller<'_>,
     ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
         self.resolve(need, tenant, principal).await
     }
 
-    /// As [`find`](Self::find) for a caller that came with the token `presented`.
+    /// As [`find`](Self::find) for a call of `caller`.
     async fn find_with(
         &self,
         need: &CredentialNeed,
         tenant: &TenantId,
         principal: &PrincipalId,
-        _presented: Option<&Secret>,
+        _caller: CredentialCaller<'_>,
     ) -> Result<Option<FoundCredential>, CredentialRefusal> {
         self.find(need, tenant, principal).await
     }
@@ -221,6 +231,9 @@ pub fn denied(
         | CredentialProblem::NotExchanged
         | CredentialProblem::NeedsScopes
         | CredentialProblem::NotGranted
+        | CredentialProblem::OtherKey
+        | CredentialProblem::NoKey
+        | CredentialProblem::OtherMakers
         | CredentialProblem::Unreadable => EgressReason::ProvenanceUnevaluable,
     };
     EgressDecided {

@@ -4,7 +4,7 @@
 //! Invariant: the values of grants, authorizations and clients are sealed, bound to every other
 //! field. Links and the states of authorizations are kept only as hashes, and can be used once.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -58,7 +58,7 @@ pub struct GrantTerms {
     pub issuer: String,
     /// Its token endpoint, the client, and the granted scopes.
     pub oauth2: OAuth2,
-    /// The hosts that the tokens may be sent to.
+    /// Where the tokens may be sent: the origin of the service.
     pub audiences: Vec<Audience>,
     /// The account, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,6 +78,10 @@ pub struct GrantTerms {
     /// Where the tokens can be revoked (RFC 7009).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revocation_url: Option<String>,
+    /// The creators of the key with which the person consented; `None` before the consent is
+    /// finished, and in grants of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub makers: Option<Vec<PrincipalId>>,
 }
 
 /// The states of a grant.
@@ -324,6 +328,18 @@ impl AccountGrant {
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
     }
+
+    /// Whether calls with a key that `makers` created use it. All calls use that of a tenant. That
+    /// of a principal is for keys of one ancestry: who created another key could act with an
+    /// account that it did not connect, or connect one for the others.
+    pub fn is_for(&self, makers: &[PrincipalId]) -> bool {
+        let (Some(own), Some(consented)) = (&self.place.owner.principal, &self.terms.makers) else {
+            return true;
+        };
+        let hands =
+            |makers: &[PrincipalId]| makers.iter().chain([own]).cloned().collect::<BTreeSet<_>>();
+        hands(makers) == hands(consented)
+    }
 }
 
 // === impl GrantTerms ===
@@ -355,5 +371,70 @@ impl fmt::Debug for PendingAuthorization {
             .field("id", &self.id)
             .field("place", &self.place)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(names: &str) -> Vec<PrincipalId> {
+        names.split_whitespace().map(|name| name.parse().unwrap()).collect()
+    }
+
+    fn grant(principal: Option<&str>, makers: Option<&str>) -> AccountGrant {
+        let owner = Owner {
+            tenant: "acme".parse().unwrap(),
+            principal: principal.map(|principal| principal.parse().unwrap()),
+        };
+        let oauth2 = OAuth2 {
+            token_url: "https://id.example/token".to_owned(),
+            client_id: "crib".to_owned(),
+            client_auth: ClientAuth::None,
+            scopes: Vec::new(),
+            resource: None,
+        };
+        AccountGrant {
+            id: "g".parse().unwrap(),
+            place: GrantPlace { owner, source: "notes".parse().unwrap() },
+            terms: GrantTerms {
+                issuer: "https://id.example".to_owned(),
+                oauth2,
+                audiences: Vec::new(),
+                account: None,
+                state: GrantState::Active,
+                token_expires_at: None,
+                missing_scopes: Vec::new(),
+                withheld_scopes: Vec::new(),
+                revocation_url: None,
+                makers: makers.map(ids),
+            },
+            created_at: Timestamp::UNIX_EPOCH,
+            changed_at: Timestamp::UNIX_EPOCH,
+            expires_at: None,
+            revision: 1,
+        }
+    }
+
+    // I-114
+    #[test]
+    fn an_account_is_for_keys_of_the_ancestry_that_connected_it() {
+        for (consented, makers, expected) in [
+            ("", "", true),
+            ("", "ana", true),
+            ("ana", "", true),
+            ("root", "root ana", true),
+            ("root eve", "eve root", true),
+            ("", "eve", false),
+            ("root", "eve", false),
+            ("root", "root eve", false),
+            ("eve", "", false),
+            ("root eve", "root", false),
+        ] {
+            let found = grant(Some("ana"), Some(consented)).is_for(&ids(makers));
+            assert_eq!(found, expected, "{consented:?} {makers:?}");
+        }
+        assert!(grant(Some("ana"), None).is_for(&ids("eve")), "of an earlier version");
+        assert!(grant(None, Some("root")).is_for(&ids("eve")), "the tenant's");
     }
 }

@@ -56,7 +56,7 @@ pub struct BegunAuthorization {
     pub verifier: Secret,
 }
 
-/// What an authorization will ask for, before it begins.
+/// The contents of an authorization, before it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prospect {
     /// The authorization server.
@@ -101,7 +101,7 @@ pub enum AccountError {
 /// Connects accounts. It belongs to the [factory](super::SourceFactory) of the sources.
 #[async_trait]
 pub trait AccountConnector: Send + Sync + 'static {
-    /// Discovers the authorization server, and returns what [`begin`](Self::begin) would ask for at
+    /// Discovers the authorization server, and returns what [`begin`](Self::begin) would request at
     /// `place`. Stores nothing and registers no client.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ pub struct NoAccounts;
 // === impl BegunAuthorization ===
 
 impl BegunAuthorization {
-    /// What the authorization asks for.
+    /// The contents of the authorization.
     pub fn prospect(&self) -> Prospect {
         let terms = &self.pending.terms;
         Prospect {

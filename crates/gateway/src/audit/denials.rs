@@ -135,15 +135,20 @@ impl Denials {
         self.denied(principal, action, UNKNOWN, UNKNOWN);
     }
 
-    /// Records a request to `route` (a template) without valid credentials. Such requests belong to
-    /// no tenant: one event for each second and route, and a count of the others.
+    /// Records a request to `route` (a template) without valid credentials.
     pub fn unauthenticated(&self, route: &str) {
+        self.stranger(route, "unauthenticated");
+    }
+
+    /// Records a refused request to `route` (a template) of an unknown sender. Such requests belong
+    /// to no tenant: one event for each second and route, and a count of the others.
+    pub(crate) fn stranger(&self, route: &str, reason: &str) {
         let (Ok(tenant), Ok(principal)) =
             (TenantId::parse(TenantId::OPERATOR), PrincipalId::parse("anonymous"))
         else {
             return;
         };
-        let subject = RefusalSubject::of(route, "unauthenticated");
+        let subject = RefusalSubject::of(route, reason);
         let at = self.shared.writer.clock().now();
         let refusal = Refusal { tenant, principal, action: "http:request".into(), subject, at };
         let now = self.shared.writer.clock().monotonic_nanos();

@@ -21,6 +21,9 @@ use super::{
 };
 use crate::authn::sign_in::SignInError;
 
+/// The route of the form in the record.
+const CONSENT: &str = "/oauth/consent";
+
 /// A refusal that the person sees: nothing may be sent to the client's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
@@ -55,7 +58,7 @@ pub struct ConsentPreview {
 pub struct Consent<'a> {
     /// The query of the authorization request.
     pub query: &'a str,
-    /// The values of the cookie. Other ports of the host can add some.
+    /// The values of the cookies of this browser. Other ports of the host can add some.
     pub cookies: &'a [Secret],
     /// The text of the form, see [`Bridge::consent_proof`].
     pub proof: &'a str,
@@ -85,6 +88,21 @@ struct CheckedRequest {
     rest: Result<(CodeRequest, Resource), Refused>,
 }
 
+// === impl Consent ===
+
+impl<'a> Consent<'a> {
+    /// The cookie that the form was made for.
+    pub fn browser(&self) -> Option<&'a Secret> {
+        let proof = Digest::of(self.proof.as_bytes());
+        self.cookies.iter().find(|cookie| {
+            let expected = Bridge::consent_proof(cookie, self.query);
+            Digest::of(expected.as_bytes()) == proof
+        })
+    }
+}
+
+// === impl Bridge ===
+
 impl Bridge {
     /// Begins with the query of an authorization request.
     ///
@@ -102,7 +120,7 @@ impl Bridge {
         })
     }
 
-    /// A new value for the cookie of a browser.
+    /// A new value for the cookie of a request.
     ///
     /// # Errors
     /// [`Refused`] if the system has no randomness.
@@ -123,12 +141,10 @@ impl Bridge {
     /// # Errors
     /// [`Unredirected`].
     pub async fn consent(&self, answer: Consent<'_>) -> Result<String, Unredirected> {
-        let is_form = |cookie: &&Secret| {
-            let expected = Self::consent_proof(cookie, answer.query);
-            Digest::of(expected.as_bytes()) == Digest::of(answer.proof.as_bytes())
-        };
-        let other = Refused::invalid("this form belongs to another browser, or is too old");
-        let cookie = answer.cookies.iter().find(is_form).ok_or(other)?;
+        let cookie = answer.browser().ok_or_else(|| {
+            self.audit.denials().stranger(CONSENT, "other_browser");
+            Refused::invalid("this form belongs to another browser, or is too old")
+        })?;
         let config = self.services.config();
         let bridge = settings(&config)?;
         // Everything is checked again: the form could be older than the settings.

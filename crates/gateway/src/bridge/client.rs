@@ -12,7 +12,7 @@ use toolcrib_oauth::server::{
     error::{ErrorCode, Refused},
     token::SentClient,
 };
-use url::Url;
+use url::{Host, Url};
 
 use super::{Bridge, NewItem, decoded, document::KnownDocument, settings, unavailable};
 use crate::{clock::after, ids};
@@ -44,8 +44,8 @@ pub enum ClientOrigin {
     Operator,
     /// The host of its id.
     Host,
-    /// No one.
-    Nobody,
+    /// The client itself: it registered here.
+    Itself,
 }
 
 impl Bridge {
@@ -92,7 +92,7 @@ impl Bridge {
             let found = self.store.get(BridgeKind::Client, &id, self.services.now()).await;
             let found = found.map_err(|error| unavailable(&error))?;
             let description = found.and_then(|(_, value)| decoded(&value)).ok_or(unknown)?;
-            (description, ClientOrigin::Nobody)
+            (description, ClientOrigin::Itself)
         } else {
             (self.document(bridge, id).await?, ClientOrigin::Host)
         };
@@ -118,7 +118,7 @@ impl Bridge {
         let unknown = Refused::client("the client is unknown; it may have to register again");
         let url = document_url(id, &bridge.allow).ok_or(unknown)?;
         let host = url.host_str().unwrap_or_default();
-        if !bridge.client_documents.iter().any(|permitted| permitted == host) {
+        if !bridge.client_documents.iter().any(|permitted| permits(permitted, &url)) {
             return Err(Refused::client("clients of this host are not permitted"));
         }
         let now = self.services.clock.monotonic_nanos();
@@ -142,11 +142,27 @@ impl Bridge {
     }
 }
 
+/// Whether documents at `url` are those of the `permitted` host. Another port of a host can belong
+/// to another program; on this machine, programs choose their ports.
+fn permits(permitted: &str, url: &Url) -> bool {
+    let is_loopback = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    let host = url.host_str().unwrap_or_default();
+    match url.port() {
+        Some(port) if permitted != host || !is_loopback => permitted == format!("{host}:{port}"),
+        _ => permitted == host,
+    }
+}
+
 /// Who vouches for the client `id`, and the host if it is one. The configuration gives ids of the
 /// other forms to no client.
 pub(super) fn origin(id: &str) -> (ClientOrigin, Option<String>) {
     if id.starts_with(REGISTERED) {
-        return (ClientOrigin::Nobody, None);
+        return (ClientOrigin::Itself, None);
     }
     match Url::parse(id).ok().as_ref().and_then(Url::host_str) {
         Some(host) => (ClientOrigin::Host, Some(host.to_owned())),
@@ -179,11 +195,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn another_port_of_a_host_does_not_vouch() {
+        for (permitted, url, expected) in [
+            ("a.example", "https://a.example/c", true),
+            ("a.example", "https://a.example:8443/c", false),
+            ("a.example", "https://b.example/c", false),
+            ("a.example:8443", "https://a.example:8443/c", true),
+            ("a.example:8443", "https://a.example/c", false),
+            ("a.example:8443", "https://a.example:8444/c", false),
+            ("127.0.0.1", "http://127.0.0.1:9/c", true),
+            ("127.0.0.1:9", "http://127.0.0.1:9/c", true),
+            ("127.0.0.1:9", "http://127.0.0.1:10/c", false),
+            ("[::1]", "http://[::1]:9/c", true),
+            ("10.0.0.1", "https://10.0.0.1:9/c", false),
+        ] {
+            let url = Url::parse(url).unwrap();
+            assert_eq!(permits(permitted, &url), expected, "{permitted} {url}");
+        }
+    }
+
+    #[test]
     fn the_form_of_an_id_says_who_vouches() {
         let host = |name: &str| (ClientOrigin::Host, Some(name.to_owned()));
         assert_eq!(origin("https://app.example/client.json"), host("app.example"));
         assert_eq!(origin("http://127.0.0.1:9/c"), host("127.0.0.1"));
-        assert_eq!(origin("tcc_01970c5e"), (ClientOrigin::Nobody, None));
+        assert_eq!(origin("tcc_01970c5e"), (ClientOrigin::Itself, None));
         assert_eq!(origin("desk"), (ClientOrigin::Operator, None));
     }
 }

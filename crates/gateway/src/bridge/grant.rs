@@ -1,4 +1,4 @@
-//! Grants of clients: what is stored of them, and the texts that clients present for them.
+//! Grants of clients: their stored form, and the texts that clients present for them.
 //!
 //! A grant begins with a code, which is exchanged for the first refresh token. Each refresh token is
 //! replaced by a successor that is derived from it: a client that presents the replaced one within
@@ -31,7 +31,7 @@ pub(super) const GRACE: Duration = Duration::from_secs(60);
 /// The most access tokens of a grant that are valid at once.
 pub(super) const MAX_ACCESS: usize = 32;
 
-/// What is stored of a grant. The id, the person and the expiry belong to its item.
+/// The stored form of a grant. The id, the person and the expiry belong to its item.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct StoredGrant {
@@ -75,7 +75,7 @@ pub(super) struct Presented<'t> {
     mark: &'t str,
 }
 
-/// What a presented refresh token is for its grant.
+/// The part of a presented refresh token in its grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Standing {
     /// The current one.
@@ -196,7 +196,7 @@ impl StoredGrant {
     }
 }
 
-/// The secret that follows `presented`. It cannot be derived from what is stored alone.
+/// The secret that follows `presented`. It cannot be derived from the stored form alone.
 fn successor(salt: &str, presented: &Presented<'_>) -> String {
     let hash = Sha256::new()
         .chain_update("toolcrib successor\n")

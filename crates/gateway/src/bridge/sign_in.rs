@@ -27,6 +27,8 @@ use super::{
 use crate::{audit::lone_event, authn::provider::ProvenPerson, ids};
 use std::time::Duration;
 
+/// The route of the response in the record.
+const CALLBACK: &str = "/oauth/callback";
 /// The most grants of one person; the oldest one makes room.
 const MAX_OWN_GRANTS: usize = 64;
 
@@ -34,14 +36,19 @@ const MAX_OWN_GRANTS: usize = 64;
 pub struct BroughtBack {
     /// The state.
     pub state: Secret,
-    /// The values of the cookie. Other ports of the host can add some.
+    /// The values of the cookies of this browser. Other ports of the host can add some.
     pub cookies: Vec<Secret>,
     /// The rest.
     pub response: AuthorizationResponse,
 }
 
-/// The address of the client to which the browser goes.
-pub struct SentBack(pub String);
+/// The end of a sign-in in the browser.
+pub struct SentBack {
+    /// The address of the client to which the browser goes.
+    pub address: String,
+    /// The cookie of the request, which has ended.
+    pub cookie: Secret,
+}
 
 /// A grant that is about to be stored.
 pub(super) struct NewGrant {
@@ -58,29 +65,37 @@ impl Bridge {
     /// [`Unredirected`] if the response belongs to no sign-in of this browser.
     pub async fn finish(&self, brought: BroughtBack) -> Result<SentBack, Unredirected> {
         let BroughtBack { state, cookies, response } = brought;
-        let other = Refused::invalid("this response belongs to no sign-in of this browser");
+        let other = |reason| {
+            self.audit.denials().stranger(CALLBACK, reason);
+            Unredirected(Refused::invalid("this response belongs to no sign-in of this browser"))
+        };
         let config = self.services.config();
         let bridge = settings(&config)?;
         let now = self.services.now();
         let taken = self.store.take(BridgeKind::SignIn, &sign_in_id(&state)?, now).await;
         let taken = taken.map_err(|error| unavailable(&error))?;
-        let pending: PendingSignIn = taken.and_then(|(_, it)| decoded(&it)).ok_or(other)?;
+        let pending = taken.and_then(|(_, it)| decoded::<PendingSignIn>(&it));
+        let pending = pending.ok_or_else(|| other("unknown_state"))?;
         let is_own = |cookie: &Secret| Digest::of(cookie.expose().as_bytes()) == pending.browser;
-        if !cookies.iter().any(is_own) {
-            return Err(other.into());
-        }
+        let cookie = cookies.into_iter().find(is_own).ok_or_else(|| other("other_browser"))?;
         // The client could have lost its address meanwhile.
         let client = self.client(bridge, &pending.client).await?;
         let target = pending.request.redirect.clone();
         let mut known = client.description.redirect_uris.iter();
         if !known.any(|known| redirect::matches(known, &target.uri)) {
-            return Err(other.into());
+            return Err(other("other_redirect"));
         }
         let code = self.grant(bridge, client, pending, &response).await;
-        Ok(SentBack(match code {
+        let address = match code {
             Ok(code) => target.with_code(code.expose(), &bridge.own_issuer),
-            Err(refused) => target.with_refusal(refused, &bridge.own_issuer),
-        }))
+            Err(refused) => {
+                if refused.code == ErrorCode::AccessDenied {
+                    self.audit.denials().stranger(CALLBACK, "not_signed_in");
+                }
+                target.with_refusal(refused, &bridge.own_issuer)
+            }
+        };
+        Ok(SentBack { address, cookie })
     }
 
     /// Makes a grant for the person that the provider identifies, and returns its code.

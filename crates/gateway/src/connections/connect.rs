@@ -6,8 +6,8 @@ use serde_json::Value;
 use toolcrib_core::{
     canonical::Digest,
     credential::{
-        AccountGrant, ConnectLink, CredentialStoreError, GrantPlace, GrantSecrets,
-        PendingAuthorization,
+        AccountGrant, ConnectLink, CredentialStoreError, GrantPlace, GrantSecrets, GrantTerms,
+        PendingAuthorization, Secret,
     },
     event::{AccountConnected, EventBody},
     id::SourceId,
@@ -18,7 +18,7 @@ use toolcrib_oauth::{registration::ClientDescription, scopes};
 
 use super::{
     Asked, BegunConnection, Connection, ConnectionError, ConnectionPreview, ConnectionResponse,
-    Connections, Found, LIFETIME, MANAGE, Wanted, host, of, secret,
+    Connections, Found, LIFETIME, MANAGE, Wanted, host, of, request_id, secret,
 };
 use crate::{
     audit::lone_event,
@@ -26,6 +26,10 @@ use crate::{
     gateway::Gateway,
     ids::{self, new_id},
 };
+
+/// The action and the route of refused responses in the record.
+const FINISH: &str = "connections:finish";
+const FINISH_ROUTE: &str = "/v1/connections/finish";
 
 impl Gateway {
     /// Describes the consent that `caller` is to give, as far as the service says it. A link stays
@@ -60,10 +64,10 @@ impl Gateway {
     }
 
     /// Begins the authorization at the service. A link is used up. With `shown`, the service must
-    /// ask for exactly what the person has seen.
+    /// want exactly what the person has seen.
     ///
     /// # Errors
-    /// [`ConnectionError`]; a link stays usable if the service failed, or asks for something else.
+    /// [`ConnectionError`]; a link stays usable if the service failed, or wants something else.
     pub async fn begin_connection(
         &self,
         caller: &Principal,
@@ -115,16 +119,16 @@ impl Connections {
         }
     }
 
-    /// The grant at `place`; `None` also if it cannot be read any more, because it is replaced.
+    /// The grant at `place`; `None` also if it was damaged, because it is replaced then. One that
+    /// another key opens is kept: the operator can restore the key.
     async fn earlier(
         &self,
         place: &GrantPlace,
     ) -> Result<Option<(AccountGrant, GrantSecrets)>, ConnectionError> {
         match self.grants.get(place, self.services.now()).await {
             Ok(found) => Ok(found),
-            Err(CredentialStoreError::OtherKey(_) | CredentialStoreError::NotGenuine(_)) => {
-                Ok(None)
-            }
+            Err(CredentialStoreError::NotGenuine(_)) => Ok(None),
+            Err(CredentialStoreError::OtherKey(_)) => Err(ConnectionError::OtherKey),
             Err(error) => Err(error.into()),
         }
     }
@@ -178,7 +182,7 @@ impl Connections {
                 return Err(ConnectionError::NotFound);
             }
         }
-        Ok(BegunConnection { address: begun.address, cookie })
+        Ok(BegunConnection { address: begun.address, id: request_id(&state), cookie })
     }
 
     async fn finish(
@@ -188,25 +192,25 @@ impl Connections {
     ) -> Result<(Found, AccountGrant), ConnectionError> {
         let ConnectionResponse { source, state, cookies, response } = brought;
         let state = PendingAuthorization::hash(&state);
-        let taken = self.grants.take(&state, self.services.now()).await?;
-        let (pending, verifier) = taken.ok_or(ConnectionError::NotOurs)?;
-        let (place, terms) = (&pending.place, &pending.terms);
-        let is_own = place.source == source
-            && terms.principal == caller.id
-            && place.owner.tenant == caller.tenant
-            && (place.owner.principal.is_some() || MANAGE.is_held_by(caller))
-            && cookies.iter().any(|it| Digest::of(it.expose().as_bytes()) == terms.browser);
-        if !is_own {
-            return Err(ConnectionError::NotOurs);
+        let taken = match self.grants.take(&state, self.services.now()).await {
+            // The seal key was changed meanwhile.
+            Err(CredentialStoreError::OtherKey(_) | CredentialStoreError::NotGenuine(_)) => None,
+            taken => taken?,
+        };
+        let (pending, verifier) = taken.ok_or_else(|| self.not_ours(caller, "unknown_state"))?;
+        if let Some(reason) = mismatch(&pending, caller, &source, &cookies) {
+            return Err(self.not_ours(caller, reason));
         }
-        let found = self.at(&source, |_| place.owner.clone());
-        let (found, _) = found.map_err(|_| ConnectionError::NotOurs)?;
+        let found = self.at(&source, |_| pending.place.owner.clone());
+        let (found, _) = found.map_err(|_| self.not_ours(caller, "other_source"))?;
         let (terms, secrets) = {
             let _place = self.waiting.try_acquire().map_err(|_| ConnectionError::TooMany)?;
             let (spec, _) = found.spec()?;
             match self.connector.finish(spec, &pending, &verifier, &response).await {
                 Ok(finished) => finished,
-                Err(AccountError::NotOurs) => return Err(ConnectionError::NotOurs),
+                Err(AccountError::NotOurs) => {
+                    return Err(self.not_ours(caller, "other_response"));
+                }
                 Err(error) => {
                     if matches!(error, AccountError::Refused("access_denied" | "invalid_scope")) {
                         self.withhold(&pending).await;
@@ -219,7 +223,7 @@ impl Connections {
         let grant = AccountGrant {
             id: pending.id,
             place: pending.place,
-            terms,
+            terms: GrantTerms { makers: Some(caller.makers.clone()), ..terms },
             created_at: now,
             changed_at: now,
             expires_at: None,
@@ -264,10 +268,16 @@ impl Connections {
         }
         terms.missing_scopes = missing;
         terms.withheld_scopes = scopes::union(&terms.withheld_scopes, &withheld, &[]);
-        // A change meanwhile is that of a renewal or of a call; the next consent asks again then.
+        // A change meanwhile is that of a renewal or of a call; the next consent requests them again then.
         if let Err(error) = self.grants.change(grant, secrets).await {
             tracing::warn!(%error, "refused scopes could not be noted; they are requested again");
         }
+    }
+
+    /// Records that a response is refused. The caller does not get the reason.
+    fn not_ours(&self, caller: &Principal, reason: &'static str) -> ConnectionError {
+        self.audit.denials().denied(caller, FINISH, FINISH_ROUTE, reason);
+        ConnectionError::NotOurs
     }
 
     async fn record(
@@ -284,6 +294,27 @@ impl Connections {
         let event = lone_event(caller.tenant.clone(), body, grant.created_at);
         self.audit.append_or_refuse(event).await.map_err(|_| ConnectionError::Unrecorded)
     }
+}
+
+/// Why `caller` in the browser with `cookies` does not finish `pending`, in a word for the record.
+fn mismatch(
+    pending: &PendingAuthorization,
+    caller: &Principal,
+    source: &SourceId,
+    cookies: &[Secret],
+) -> Option<&'static str> {
+    let (place, terms) = (&pending.place, &pending.terms);
+    if terms.principal != caller.id || place.owner.tenant != caller.tenant {
+        return Some("other_principal");
+    }
+    if place.owner.principal.is_none() && !MANAGE.is_held_by(caller) {
+        return Some("lost_scope");
+    }
+    if place.source != *source {
+        return Some("other_source");
+    }
+    let is_browser = |cookie: &Secret| Digest::of(cookie.expose().as_bytes()) == terms.browser;
+    (!cookies.iter().any(is_browser)).then_some("other_browser")
 }
 
 /// The address to which the service sends the browser back.

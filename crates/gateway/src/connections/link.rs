@@ -9,7 +9,7 @@ use toolcrib_core::{
     principal::Principal,
 };
 
-use super::{ConnectionError, Connections, LIFETIME, MANAGE, NewLink, is_anonymous, secret};
+use super::{ConnectionError, Connections, LIFETIME, MANAGE, NewLink, may_have_own, secret};
 use crate::{clock::after, gateway::Gateway};
 
 impl Gateway {
@@ -59,7 +59,7 @@ impl Connections {
         let is_of_tenant = place.owner.tenant == caller.tenant;
         is_of_tenant
             && match &place.owner.principal {
-                Some(principal) => *principal == caller.id && !is_anonymous(caller),
+                Some(principal) => *principal == caller.id && may_have_own(caller),
                 None => MANAGE.is_held_by(caller),
             }
     }

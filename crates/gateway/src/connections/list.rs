@@ -81,7 +81,7 @@ impl Connections {
         let host = match source {
             Some(source) => host(&source.spec),
             None => {
-                let first = grant.terms.audiences.first().map(ToString::to_string);
+                let first = grant.terms.audiences.first().map(|it| it.authority().to_owned());
                 first.unwrap_or_else(|| grant.place.source.to_string())
             }
         };

@@ -29,7 +29,8 @@ impl Pipeline {
         let step = call.span.begin_step("toolcrib.connection");
         let deadline = target.entry.timeout;
         let Principal { tenant, id, .. } = principal;
-        let finding = self.credentials.find_with(&target.need, tenant, id, principal.presented());
+        let caller = principal.credential_caller();
+        let finding = self.credentials.find_with(&target.need, tenant, id, caller);
         let source = &target.entry.source;
         step.close(match tokio::time::timeout(deadline, finding).await {
             Ok(Ok(found)) => {
@@ -95,7 +96,7 @@ pub(super) fn refused(
     CallError::Upstream(error)
 }
 
-/// What is missing, for the problems that a person solves by connecting an account.
+/// The missing part, for the problems that a person solves by connecting an account.
 fn lack(problem: CredentialProblem) -> Option<Lack> {
     match problem {
         CredentialProblem::NotConnected => Some(Lack::Account),
@@ -105,6 +106,9 @@ fn lack(problem: CredentialProblem) -> Option<Lack> {
         | CredentialProblem::OutOfAudience
         | CredentialProblem::Expired
         | CredentialProblem::Unreadable
+        | CredentialProblem::OtherKey
+        | CredentialProblem::NoKey
+        | CredentialProblem::OtherMakers
         | CredentialProblem::NotExchanged
         | CredentialProblem::NotGranted
         | CredentialProblem::AuthExpired => None,

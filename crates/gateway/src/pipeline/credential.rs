@@ -38,7 +38,8 @@ impl Pipeline {
         let began = clock.monotonic_nanos();
         let deadline = target.entry.timeout;
         let Principal { tenant, id, .. } = principal;
-        let resolving = self.credentials.resolve_with(need, tenant, id, principal.presented());
+        let with = principal.credential_caller();
+        let resolving = self.credentials.resolve_with(need, tenant, id, with);
         let resolved = tokio::select! {
             biased;
             () = cancellation.cancelled() => Err(CallError::Cancelled),

@@ -36,7 +36,7 @@ pub(crate) struct Service {
     pub(crate) cannot_revoke: AtomicBool,
     /// The account that the next person signs in to, in place of `ann@example`.
     pub(crate) account: Mutex<Option<String>>,
-    /// The scopes that it asks for beside `notes`.
+    /// The scopes that it requests with `notes`.
     pub(crate) further: Mutex<Vec<String>>,
 }
 
@@ -142,6 +142,7 @@ fn terms() -> GrantTerms {
         missing_scopes: Vec::new(),
         withheld_scopes: Vec::new(),
         revocation_url: None,
+        makers: None,
     }
 }
 

@@ -274,6 +274,12 @@ async fn only_the_right_person_in_the_right_browser_connects() {
         let refused = rig.finish(&ann(), state(&begun), cookies).await;
         assert!(matches!(refused, Err(ConnectionError::NotOurs)));
     }
+    rig.settle().await;
+    let recorded = rig.log.recorded();
+    for reason in ["unknown_state", "other_principal", "other_browser"] {
+        let event = format!("decided connections:finish /v1/connections/finish {reason}");
+        assert!(recorded.contains(&event), "{recorded:?}");
+    }
 }
 
 /// A wall clock that the test moves.
@@ -367,6 +373,13 @@ async fn there_is_no_link_without_an_address_or_a_principal() {
     assert!(rig.refused(&anonymous).await.link.is_none());
     let refused = rig.gateway.link_connection(&anonymous, &source(), false).await.err().unwrap();
     assert!(matches!(refused, ConnectionError::Anonymous));
+    // A key with such a name is one of another person.
+    for name in ["anonymous", "operator"] {
+        let nobody = who(name, &["tools:*"]);
+        assert!(rig.refused(&nobody).await.link.is_none());
+        let refused = rig.gateway.link_connection(&nobody, &source(), false).await.err().unwrap();
+        assert!(matches!(refused, ConnectionError::Anonymous));
+    }
     let blind = who("eve", &[]);
     let refused = rig.gateway.link_connection(&blind, &source(), false).await.err().unwrap();
     assert!(matches!(refused, ConnectionError::NotFound));
@@ -421,7 +434,7 @@ async fn a_missing_scope_concerns_its_call_alone() {
         assert_eq!(required.lack, Lack::Scopes);
         assert!(!required.to_string().contains("no longer accepts"), "{required}");
         assert!(!rig.log().await.contains(&secret(&required)));
-        // Nothing asks for a consent that did not help.
+        // A consent that did not help is not requested again.
         let called = rig.call(&ann(), "s__ungranted", json!({})).await;
         let error = called.result.unwrap_err();
         assert_eq!((error.code(), &*error.to_string()), ("credential_forbidden", "not `admin`"));
@@ -461,7 +474,7 @@ async fn a_declined_scope_is_not_requested_again() {
     rig.echo(&ann()).await.unwrap();
 }
 
-/// The service cannot be asked for more than the person has seen.
+/// No more is requested than the person has seen.
 #[tokio::test]
 async fn what_is_asked_must_be_what_was_shown() {
     let rig = own("").await;

@@ -43,6 +43,9 @@ async fn a_call_without_its_credential_requests_no_approval() {
         (CredentialProblem::Expired, "credential_forbidden"),
         (CredentialProblem::OutOfAudience, "credential_forbidden"),
         (CredentialProblem::NotExchanged, "credential_forbidden"),
+        (CredentialProblem::OtherKey, "credential_forbidden"),
+        (CredentialProblem::NoKey, "credential_forbidden"),
+        (CredentialProblem::OtherMakers, "credential_forbidden"),
         (CredentialProblem::AuthExpired, "connector_auth_expired"),
     ] {
         let rig = rig(&["keyed"], ASKS).await;

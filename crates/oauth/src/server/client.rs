@@ -21,7 +21,7 @@ const MAX_REDIRECTS: usize = 16;
 /// The most characters of a name.
 const MAX_NAME: usize = 100;
 
-/// What a client says about itself, and what this server keeps of it.
+/// The description of a client by itself, and what this server keeps of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClientDescription {

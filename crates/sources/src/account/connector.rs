@@ -8,9 +8,9 @@ use chrono::TimeDelta;
 use serde_json::Value;
 use toolcrib_core::{
     credential::{
-        AccountGrant, AccountSpec, Audience, ClientAuth, CredentialStoreError, GrantPlace,
-        GrantSecrets, GrantState, GrantStore, GrantTerms, OAuth2, PendingAuthorization,
-        PendingTerms, RegisteredClient, ResourceParameter, Secret,
+        AccountGrant, AccountSpec, ClientAuth, CredentialStoreError, GrantPlace, GrantSecrets,
+        GrantState, GrantStore, GrantTerms, OAuth2, PendingAuthorization, PendingTerms,
+        RegisteredClient, ResourceParameter, Secret,
     },
     source::{
         AccountConnector, AccountError, AuthorizationResponse, BegunAuthorization, ConnectRequest,
@@ -52,7 +52,12 @@ struct ClientId {
 
 fn of_store(error: &CredentialStoreError) -> AccountError {
     tracing::error!(%error, "the store of accounts failed");
-    unavailable("the store of accounts does not work")
+    match error {
+        CredentialStoreError::NoKey => {
+            unsupported("this server has no key for accounts; the operator sets `[store] seal_key`")
+        }
+        _ => unavailable("the store of accounts does not work"),
+    }
 }
 
 fn account_of(spec: &SourceSpec) -> Result<&Arc<AccountSpec>, AccountError> {
@@ -60,7 +65,7 @@ fn account_of(spec: &SourceSpec) -> Result<&Arc<AccountSpec>, AccountError> {
 }
 
 /// The scopes of a request: the configured ones. Without them, first those that the account has
-/// already, then those that calls needed, then those that the service asks for in its discovery, in
+/// already, then those that calls needed, then those that the service names in its discovery, in
 /// the bounds of [`scopes`].
 fn wanted(account: &AccountSpec, server: &Server, earlier: Option<&AccountGrant>) -> Vec<String> {
     let mut asked = server.scopes.clone();
@@ -181,11 +186,20 @@ impl Connector {
     ) -> Result<ClientId, AccountError> {
         let _one_at_a_time = self.0.registering.lock().await;
         let (store, now) = (self.store()?, self.0.clock.now());
-        let known = store.client(&server.issuer, request.redirect_uri).await;
+        let known = match store.client(&server.issuer, request.redirect_uri).await {
+            // Accounts do not depend on the registration, so it is replaced.
+            Err(
+                error @ (CredentialStoreError::OtherKey(_) | CredentialStoreError::NotGenuine(_)),
+            ) => {
+                tracing::warn!(source = %request.spec.id, %error, "registering a client again");
+                None
+            }
+            found => found.map_err(|error| of_store(&error))?,
+        };
         let lasts = |client: &RegisteredClient| {
             client.expires_at.is_none_or(|end| end > now + CLIENT_MARGIN)
         };
-        if let Some(known) = known.map_err(|error| of_store(&error))?.filter(lasts) {
+        if let Some(known) = known.filter(lasts) {
             return Ok(ClientId { id: known.client_id, auth: known.client_auth });
         }
         let redirect_uris = [request.redirect_uri.to_owned()];
@@ -357,9 +371,7 @@ impl AccountConnector for Connector {
             }
         };
         let (access_token, granted) = granted;
-        let audience = reach.service.as_ref().and_then(Url::host_str);
-        let audience = audience.and_then(|host| host.parse::<Audience>().ok());
-        let audience = audience.ok_or_else(|| {
+        let audience = reach.audience().ok_or_else(|| {
             unsupported("the address of the service is not known before a call; set `base_url`")
         })?;
         let granted_scopes = granted.scopes.unwrap_or_else(|| oauth2.scopes.clone());
@@ -375,6 +387,7 @@ impl AccountConnector for Connector {
             missing_scopes: Vec::new(),
             withheld_scopes,
             revocation_url: terms.revocation_url.clone(),
+            makers: None,
         };
         let secrets = GrantSecrets {
             access_token: Some(access_token),

@@ -37,6 +37,11 @@ pub(super) const MOVED: &str = "the service does not name the authorization serv
                                 accounts are connected; if it has moved, the operator has to set \
                                 `issuer` in `[source.oauth]`";
 
+/// Names no address: the person in the browser gets it.
+const NOT_FOR_BROWSERS: &str = "the authorization server leads browsers to an address that is not public, or not https; if \
+     this is intended, the operator lists its host or network in the source's `allow`, or sets \
+     `authorization_url` and `token_url`";
+
 /// An authorization server, and what the service says about its tokens.
 pub(super) struct Server {
     pub(super) issuer: String,
@@ -118,7 +123,11 @@ impl Discovery<'_> {
         let mut trouble = None;
         for issuer in &lead.issuers {
             match self.metadata(issuer).await {
-                Ok(metadata) => return self.usable(issuer, metadata, lead.resource, lead.scopes),
+                Ok(metadata) => {
+                    let server = self.usable(issuer, metadata, lead.resource, lead.scopes)?;
+                    self.check_for_browsers(&server.authorization).await?;
+                    return Ok(server);
+                }
                 Err(error) => trouble = trouble.or(Some(error)),
             }
         }
@@ -234,9 +243,11 @@ impl Discovery<'_> {
         scopes: Vec<String>,
     ) -> Result<Server, AccountError> {
         let endpoint = |name| metadata.endpoint(name, &self.reach.allow);
-        let (Some(authorization), Some(token)) =
-            (endpoint("authorization_endpoint"), endpoint("token_endpoint"))
-        else {
+        let authorization = endpoint("authorization_endpoint");
+        if authorization.is_none() && metadata.names("authorization_endpoint") {
+            return Err(unsupported(NOT_FOR_BROWSERS));
+        }
+        let (Some(authorization), Some(token)) = (authorization, endpoint("token_endpoint")) else {
             return Err(unsupported("the authorization server has no usable endpoints"));
         };
         if !metadata.lists("response_types_supported", "code") {
@@ -257,6 +268,20 @@ impl Discovery<'_> {
             scopes,
             metadata: Some(metadata),
         })
+    }
+
+    /// Checks the address to which a browser is sent by the rules for the requests of this server.
+    /// Browsers reach what is private to their user, and a service must not choose that.
+    async fn check_for_browsers(&self, address: &Url) -> Result<(), AccountError> {
+        let egress = self.network.egress(self.reach.guard());
+        let egress = egress.map_err(|problem| {
+            self.note(&problem);
+            unavailable("this server cannot check the address of the authorization server")
+        })?;
+        match egress.refuses(address).await {
+            true => Err(unsupported(NOT_FOR_BROWSERS)),
+            false => Ok(()),
+        }
     }
 
     /// The document at an address that a server named; `None` for every other status than 200.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use toolcrib_core::{
+    credential::Audience,
     egress::AllowList,
     key_set::{FormAnswer, MAX_TOKEN_ANSWER, TokenForm},
     source::{SourceSpec, UpstreamSpec},
@@ -49,6 +50,13 @@ impl Reach {
         }
         let configured = configured.into_iter().filter_map(|url| Url::parse(url).ok()).collect();
         Self { allow, service: service.and_then(|url| Url::parse(url).ok()), configured }
+    }
+
+    /// Where tokens for the service may be sent: its origin. `None` if its address is not known.
+    pub(crate) fn audience(&self) -> Option<Audience> {
+        let origin = self.service.as_ref()?.origin();
+        // An opaque origin has a text that could be a host.
+        origin.is_tuple().then(|| origin.ascii_serialization().parse().ok()).flatten()
     }
 
     pub(crate) fn guard(&self) -> Guard {

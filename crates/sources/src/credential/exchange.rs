@@ -174,12 +174,10 @@ impl Exchanges {
         self.resolved(exchange, id, audience, token)
     }
 
-    /// The host of the service, which alone gets the token.
+    /// The origin of the service, which alone gets the token.
     fn audience(&self, exchange: &Exchange<'_>) -> Result<Audience, Refusal> {
         let AccountQuery { place, url, .. } = exchange.query;
-        let service = self.hub.reach(&place.source).service;
-        let host = service.as_ref().and_then(|service| service.host_str());
-        let audience = host.and_then(|host| host.parse::<Audience>().ok());
+        let audience = self.hub.reach(&place.source).audience();
         let audience = audience.filter(|it| sendable::may_reach(std::slice::from_ref(it), url));
         audience.ok_or_else(|| Refusal::of(CredentialProblem::OutOfAudience, None))
     }

@@ -21,7 +21,7 @@ use toolcrib_core::{
         CredentialStoreError, GrantPlace, GrantSecrets, GrantState, GrantStore, Material,
         RefusalCause, ResolvedCredential, Secret,
     },
-    id::{CredentialId, CredentialName},
+    id::{CredentialId, CredentialName, PrincipalId},
 };
 use toolcrib_oauth::{
     scopes,
@@ -66,6 +66,8 @@ pub(super) struct AccountQuery {
     pub(super) account: Arc<AccountSpec>,
     /// The address that the request goes to.
     pub(super) url: Url,
+    /// The creators of the key of a call; `None` if it is for no call.
+    pub(super) makers: Option<Vec<PrincipalId>>,
 }
 
 /// What this process knows about the token of one grant.
@@ -103,7 +105,7 @@ pub(super) enum Lacking {
     /// A consent did not give these.
     Withheld(Vec<String>),
     /// A consent would not give more: the grant has them already, or the operator does not permit
-    /// them. The answer of the service stands.
+    /// them. The answer of the service is final.
     Nothing,
 }
 
@@ -180,6 +182,9 @@ impl Grants {
         let store = self.hub.store.as_ref().ok_or_else(missing)?;
         let found = store.get(&query.place, self.hub.clock.now()).await?;
         let (grant, secrets) = found.ok_or_else(missing)?;
+        if query.makers.as_ref().is_some_and(|makers| !grant.is_for(makers)) {
+            return Err(refused(CredentialProblem::OtherMakers, &grant.id));
+        }
         if grant.terms.state == GrantState::NeedsConsent {
             return Err(refused(CredentialProblem::NeedsConsent, &grant.id));
         }
@@ -230,7 +235,7 @@ impl Grants {
         }
     }
 
-    /// Notes that a call needs the scopes `asked`; the next consent requests them then. The grant
+    /// Notes that a call needs these scopes; the next consent requests them then. The grant
     /// stays in use for all other calls.
     pub(super) async fn needs_scopes(
         &self,

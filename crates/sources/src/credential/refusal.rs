@@ -31,8 +31,9 @@ impl From<CredentialStoreError> for Refusal {
         tracing::error!(%error, "a credential could not be read");
         match error {
             Store(error) => Self(RefusalCause::Unavailable(error.to_string()), None),
-            NoKey => Self::of(CredentialProblem::Unreadable, None),
-            OtherKey(id) | NotGenuine(id) => Self::of(CredentialProblem::Unreadable, Some(id)),
+            NoKey => Self::of(CredentialProblem::NoKey, None),
+            OtherKey(id) => Self::of(CredentialProblem::OtherKey, Some(id)),
+            NotGenuine(id) => Self::of(CredentialProblem::Unreadable, Some(id)),
         }
     }
 }

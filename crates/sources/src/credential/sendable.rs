@@ -8,8 +8,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use toolcrib_core::{
     credential::{
-        AccessToken, Audience, Credential, CredentialKind, CredentialProblem, ResolvedCredential,
-        Secret,
+        AccessToken, Audience, Credential, CredentialKind, CredentialProblem, Destination,
+        ResolvedCredential, Secret,
     },
     id::CredentialId,
 };
@@ -164,7 +164,9 @@ pub(super) fn may_go(credential: &Credential, url: &Url) -> bool {
 /// Whether values for `audiences` may be sent to `url`.
 pub(super) fn may_reach(audiences: &[Audience], url: &Url) -> bool {
     let private = url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url));
-    private && url.host_str().is_some_and(|host| audiences.iter().any(|it| it.admits(host)))
+    let (scheme, host, port) = (url.scheme(), url.host_str(), url.port_or_known_default());
+    let to = host.zip(port).map(|(host, port)| Destination { scheme, host, port });
+    private && to.is_some_and(|to| audiences.iter().any(|it| it.admits(to)))
 }
 
 /// Removes the named parameter from `query`; all other bytes are unchanged.
@@ -281,6 +283,28 @@ pub(super) mod tests {
             let attached = credential.attach(&mut to_url, &mut headers);
             assert_eq!(attached.is_ok(), expected, "{to}");
             assert_eq!(headers.contains_key(header::AUTHORIZATION), expected, "{to}");
+        }
+    }
+
+    // I-36
+    #[test]
+    fn a_credential_of_an_origin_goes_to_no_other_port() {
+        let audiences = ["https://api.example:8443", "https://b.example", "http://127.0.0.1:9"];
+        let credential = sendable(bearer(), &audiences, "value-canary");
+        for (to, expected) in [
+            ("https://api.example:8443/x", true),
+            ("https://api.example/", false),
+            ("https://api.example:8444/", false),
+            ("https://b.example/", true),
+            ("https://b.example:443/", true),
+            ("https://b.example:8443/", false),
+            ("http://b.example:443/", false),
+            ("http://127.0.0.1:9/", true),
+            ("http://127.1:9/", true),
+            ("http://127.0.0.1:10/", false),
+            ("https://127.0.0.1:9/", false),
+        ] {
+            assert_eq!(credential.may_go_to(&url(to)), expected, "{to}");
         }
     }
 

@@ -55,6 +55,7 @@ pub fn grant(id: &str, principal: &str) -> AccountGrant {
             missing_scopes: vec!["repo:delete".to_owned()],
             withheld_scopes: vec!["admin".to_owned()],
             revocation_url: Some("https://id.example/revoke".to_owned()),
+            makers: Some(vec!["root".parse().unwrap()]),
         },
         created_at: moment(1),
         changed_at: moment(1),
@@ -113,6 +114,7 @@ pub async fn a_grant_comes_back_as_it_was_put(storage: &dyn Storage) {
             missing_scopes: Vec::new(),
             withheld_scopes: Vec::new(),
             revocation_url: None,
+            makers: None,
             state: GrantState::NeedsConsent,
             ..full.terms.clone()
         },
@@ -166,7 +168,7 @@ pub async fn a_place_has_one_grant(storage: &dyn Storage) {
     assert_eq!(listed().await, ["b"]);
 }
 
-/// Of the grants of a tenant to a source, the earliest one that is left tells the issuer.
+/// Of the grants of a tenant to a source, the earliest one that is left has the issuer.
 pub async fn the_earliest_grant_names_the_issuer(storage: &dyn Storage) {
     let store = &*storage.grants();
     let at = |id: &str, principal: &str, issuer: &str, millis: i64| {

@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use chrono::{Duration, Utc};
 use toolcrib_core::{
     credential::{
-        AccessToken, AccountGrant, ClientAuth, Credential, CredentialKind, CredentialNeed,
-        CredentialProblem, CredentialRefusal, CredentialResolver, FoundCredential, GrantPlace,
-        GrantSecrets, GrantState, GrantStore, GrantTerms, Material, OAuth2, PendingAuthorization,
-        PendingTerms, RefusalCause, ResolvedCredential, Secret,
+        AccessToken, AccountGrant, ClientAuth, Credential, CredentialCaller, CredentialKind,
+        CredentialNeed, CredentialProblem, CredentialRefusal, CredentialResolver,
+        CredentialStoreError, FoundCredential, GrantPlace, GrantSecrets, GrantState, GrantStore,
+        GrantTerms, Material, OAuth2, PendingAuthorization, PendingTerms, RefusalCause,
+        ResolvedCredential, Secret,
     },
     id::{PrincipalId, TenantId},
     source::{
@@ -38,20 +39,30 @@ impl TestAccounts {
         need: &CredentialNeed,
         tenant: &TenantId,
         principal: &PrincipalId,
+        makers: Option<&[PrincipalId]>,
     ) -> Result<Option<Credential>, CredentialRefusal> {
         let CredentialNeed::Account { source, account, destination } = need else {
             return Ok(None);
         };
         let place = GrantPlace { owner: account.owner(tenant, principal), source: source.clone() };
         let grants = self.0.get().unwrap();
-        let found = grants.get(&place, Utc::now()).await.unwrap().map(|(grant, _)| grant);
-        let refused = |problem| CredentialRefusal {
+        let refused = |problem, grant: Option<&AccountGrant>| CredentialRefusal {
             cause: RefusalCause::Credential(problem),
-            id: found.as_ref().map(|grant| grant.id.clone()),
+            id: grant.map(|grant| grant.id.clone()),
             destination: destination.clone(),
         };
+        let found = match grants.get(&place, Utc::now()).await {
+            Err(CredentialStoreError::OtherKey(_)) => {
+                return Err(refused(CredentialProblem::OtherKey, None));
+            }
+            found => found.unwrap().map(|(grant, _)| grant),
+        };
+        let refused = |problem| refused(problem, found.as_ref());
         match &found {
             None => Err(refused(CredentialProblem::NotConnected)),
+            Some(grant) if makers.is_some_and(|makers| !grant.is_for(makers)) => {
+                Err(refused(CredentialProblem::OtherMakers))
+            }
             Some(grant) if grant.terms.state == GrantState::NeedsConsent => {
                 Err(refused(CredentialProblem::NeedsConsent))
             }
@@ -73,6 +84,17 @@ impl TestAccounts {
     }
 }
 
+fn resolved(credential: Credential) -> Arc<ResolvedCredential> {
+    let value = Secret::new(TestAccounts::TOKEN.to_owned());
+    let token = Some(Arc::new(AccessToken::new(value.clone())));
+    let material = Material { value, client_secret: None };
+    Arc::new(ResolvedCredential { credential, material, token })
+}
+
+fn found(credential: Credential) -> FoundCredential {
+    FoundCredential { id: credential.id, owner: credential.owner }
+}
+
 #[async_trait]
 impl CredentialResolver for TestAccounts {
     async fn resolve(
@@ -81,13 +103,7 @@ impl CredentialResolver for TestAccounts {
         tenant: &TenantId,
         principal: &PrincipalId,
     ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
-        let credential = self.grant(need, tenant, principal).await?;
-        let value = Secret::new(Self::TOKEN.to_owned());
-        Ok(credential.map(|credential| {
-            let token = Some(Arc::new(AccessToken::new(value.clone())));
-            let material = Material { value, client_secret: None };
-            Arc::new(ResolvedCredential { credential, material, token })
-        }))
+        Ok(self.grant(need, tenant, principal, None).await?.map(resolved))
     }
 
     async fn find(
@@ -96,8 +112,27 @@ impl CredentialResolver for TestAccounts {
         tenant: &TenantId,
         principal: &PrincipalId,
     ) -> Result<Option<FoundCredential>, CredentialRefusal> {
-        let found = self.grant(need, tenant, principal).await?;
-        Ok(found.map(|Credential { id, owner, .. }| FoundCredential { id, owner }))
+        Ok(self.grant(need, tenant, principal, None).await?.map(found))
+    }
+
+    async fn resolve_with(
+        &self,
+        need: &CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+        caller: CredentialCaller<'_>,
+    ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
+        Ok(self.grant(need, tenant, principal, Some(caller.makers)).await?.map(resolved))
+    }
+
+    async fn find_with(
+        &self,
+        need: &CredentialNeed,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+        caller: CredentialCaller<'_>,
+    ) -> Result<Option<FoundCredential>, CredentialRefusal> {
+        Ok(self.grant(need, tenant, principal, Some(caller.makers)).await?.map(found))
     }
 }
 
@@ -171,6 +206,7 @@ impl AccountConnector for TestAccounts {
                     missing_scopes: Vec::new(),
                     withheld_scopes: Vec::new(),
                     revocation_url: None,
+                    makers: None,
                 },
                 GrantSecrets {
                     access_token: Some(Secret::new(Self::TOKEN.to_owned())),

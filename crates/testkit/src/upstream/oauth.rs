@@ -41,6 +41,8 @@ pub struct OAuthBehaviour {
     pub issuer_path: String,
     /// The issuer in its metadata, in place of its own.
     pub other_issuer: Option<String>,
+    /// The authorization endpoint in its metadata, in place of its own.
+    pub other_authorization: Option<String>,
     /// The authorization servers in the metadata of the resource, in place of its own.
     pub servers: Option<Vec<String>>,
     /// Whether a 401 names the metadata of the resource.
@@ -153,6 +155,7 @@ impl Default for OAuthBehaviour {
         Self {
             issuer_path: String::new(),
             other_issuer: None,
+            other_authorization: None,
             servers: None,
             challenges: true,
             has_resource: true,
@@ -464,9 +467,10 @@ fn describe(shared: &Shared, path: &str) -> Response {
         return StatusCode::NOT_FOUND.into_response();
     }
     let origin = &shared.origin;
+    let authorization = behaviour.other_authorization;
     let mut document = json!({
         "issuer": behaviour.other_issuer.unwrap_or(issuer),
-        "authorization_endpoint": format!("{origin}/authorize"),
+        "authorization_endpoint": authorization.unwrap_or_else(|| format!("{origin}/authorize")),
         "token_endpoint": format!("{origin}/token"),
         "revocation_endpoint": format!("{origin}/revoke"),
         "response_types_supported": ["code"],

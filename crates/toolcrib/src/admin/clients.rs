@@ -39,7 +39,7 @@ pub(super) struct ClientView {
     client_id: String,
     /// The name, which the client chose.
     name: String,
-    /// `host`, `operator` or `nobody`: who vouches for the name.
+    /// `host`, `operator` or `itself`: who vouches for the name.
     vouched_by: String,
     /// The host of the client's document, if it vouches.
     host: Option<String>,

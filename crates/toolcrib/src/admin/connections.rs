@@ -6,7 +6,10 @@
 //! A browser begins here and comes back to [`crate::connect`]. It finishes here with the key or the
 //! session of its person, and with the cookie of the beginning.
 
-use axum::{extract::State, response::Response};
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -19,7 +22,7 @@ use toolcrib_gateway::{
     authn::manage::moment,
     connections::{
         Asked, Connection, ConnectionError, ConnectionPreview, ConnectionResponse, LIFETIME,
-        MANAGE, Wanted,
+        MANAGE, Wanted, request_id,
     },
 };
 use utoipa::ToSchema;
@@ -36,7 +39,8 @@ use crate::{
     },
 };
 
-/// The cookie of the browser that begins.
+/// The start of the name of the cookie of the browser that begins. The id of the request follows,
+/// so that several tabs can finish. A principal has at most 8 requests at a time.
 const COOKIE: &str = "toolcrib-connect";
 /// The longest code of a service.
 const MAX_CODE: usize = 8 << 10;
@@ -147,7 +151,7 @@ pub(super) struct PreviewView {
     /// The hosts of the authorization server: its own, and those at which the person agrees and the
     /// tokens are issued, if they differ.
     servers: Vec<String>,
-    /// The scopes that the service is asked for.
+    /// The scopes of the request to the service.
     scopes: Vec<String>,
     /// Those of them that the account has not yet.
     new_scopes: Option<Vec<String>>,
@@ -180,7 +184,7 @@ pub(super) struct BeginView {
     source: Option<String>,
     /// Whether to connect the account of the tenant. Requires the scope `connections:manage`.
     tenant: Option<bool>,
-    /// What the person has seen. If the service asks for something else now, nothing begins.
+    /// What the person has seen. If the service wants something else now, nothing begins.
     shown: Option<AskedView>,
 }
 
@@ -284,9 +288,10 @@ pub(super) async fn link(context: Context, Payload(bytes): Payload) -> Result<Re
     tag = "Connections",
     request_body = WantedView,
     responses(
-        (status = 200, description = "What is asked", body = PreviewView),
+        (status = 200, description = "The consent", body = PreviewView),
         (status = 403, description = "The scope `connections:manage` is missing", body = ErrorEnvelope),
         (status = 404, description = "The link is unknown, used, expired or of another principal, or the source is not visible", body = ErrorEnvelope),
+        (status = 409, description = "The operator has not set up accounts, or the present account is sealed with another key", body = ErrorEnvelope),
         (status = 429, description = "Too many accounts are being connected", body = ErrorEnvelope),
         (status = 502, description = "The service does not answer, or cannot be used", body = ErrorEnvelope),
     )
@@ -313,7 +318,7 @@ pub(super) async fn preview(
         (status = 200, description = "The address for the browser", body = Begun),
         (status = 403, description = "The scope `connections:manage` is missing", body = ErrorEnvelope),
         (status = 404, description = "The link is unknown, used, expired or of another principal, or the source is not visible", body = ErrorEnvelope),
-        (status = 409, description = "The operator has not set up the address of this server, or the service asks for something else than what was shown", body = ErrorEnvelope),
+        (status = 409, description = "The operator has not set up accounts, the present account is sealed with another key, or the service wants something else than the page has shown", body = ErrorEnvelope),
         (status = 429, description = "Too many accounts are being connected", body = ErrorEnvelope),
         (status = 502, description = "The service does not answer, or cannot be used", body = ErrorEnvelope),
     )
@@ -328,7 +333,8 @@ pub(super) async fn begin(
     let begun = context.gateway.begin_connection(&context.caller, &wanted, shown.as_ref()).await;
     let begun = begun.map_err(|error| refused(&context, &error))?;
     let mut response = respond::json(StatusCode::OK, &Begun { address: begun.address });
-    set_cookie(&state, response.headers_mut(), begun.cookie.expose(), LIFETIME.as_secs());
+    let (name, value) = (cookie_name(&begun.id), begun.cookie.expose());
+    set_cookie(&state, response.headers_mut(), &name, value, LIFETIME.as_secs());
     Ok(response)
 }
 
@@ -356,10 +362,12 @@ pub(super) async fn finish(
     let not_ours = |_| refused(&context, &ConnectionError::NotOurs);
     let source = SourceId::parse(brought.source).map_err(not_ours)?;
     let code = brought.code.filter(|code| code.len() <= MAX_CODE);
+    let own_state = Secret::new(brought.state);
+    let name = cookie_name(&request_id(&own_state));
     let brought = ConnectionResponse {
         source,
-        state: Secret::new(brought.state),
-        cookies: cookies_named(COOKIE, &headers)
+        state: own_state,
+        cookies: cookies_named(&name, &headers)
             .into_iter()
             .map(|value| Secret::new(value.to_owned()))
             .collect(),
@@ -369,10 +377,12 @@ pub(super) async fn finish(
             error: brought.error,
         },
     };
-    let connected = context.gateway.finish_connection(&context.caller, brought).await;
-    let connection = connected.map_err(|error| refused(&context, &error))?;
-    let mut response = respond::json(StatusCode::OK, &Connected { connection });
-    set_cookie(&state, response.headers_mut(), "", 0);
+    let mut response = match context.gateway.finish_connection(&context.caller, brought).await {
+        Ok(connection) => respond::json(StatusCode::OK, &Connected { connection }),
+        Err(error) => refused(&context, &error).into_response(),
+    };
+    // The state was used up in any case.
+    set_cookie(&state, response.headers_mut(), &name, "", 0);
     Ok(response)
 }
 
@@ -413,14 +423,18 @@ fn wanted(context: &Context, body: WantedBody) -> Result<Wanted, Failure> {
     }
 }
 
-/// Sets the cookie for `seconds`; 0 removes it. `SameSite=Lax`, because the browser comes back from
+fn cookie_name(request: &str) -> String {
+    format!("{COOKIE}-{request}")
+}
+
+/// Sets a cookie for `seconds`; 0 removes it. `SameSite=Lax`, because the browser comes back from
 /// another site.
-fn set_cookie(state: &AppState, headers: &mut HeaderMap, value: &str, seconds: u64) {
+fn set_cookie(state: &AppState, headers: &mut HeaderMap, name: &str, value: &str, seconds: u64) {
     let public = state.gateway.config().server.public_url.clone();
     let is_secure = public.is_some_and(|url| url.starts_with("https://"));
     let secure = if is_secure { "; Secure" } else { "" };
     let cookie = format!(
-        "{COOKIE}={value}; Path=/v1/connections/finish; Max-Age={seconds}; HttpOnly; \
+        "{name}={value}; Path=/v1/connections/finish; Max-Age={seconds}; HttpOnly; \
          SameSite=Lax{secure}"
     );
     if let Ok(mut cookie) = HeaderValue::try_from(cookie) {
@@ -440,6 +454,9 @@ fn refused(context: &Context, problem: &ConnectionError) -> Failure {
         }
         ConnectionError::Changed => {
             Failure::conflict(problem, Some(json!({ "reason": "changed" })))
+        }
+        ConnectionError::OtherKey => {
+            Failure::conflict(problem, Some(json!({ "reason": "other_key" })))
         }
         ConnectionError::TooMany => {
             Failure::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", problem, None)

@@ -37,7 +37,7 @@ pub(super) fn question(asked: &ConsentPreview, query: &str, proof: &str) -> Resp
     let known = match &asked.host {
         Some(host) => format!("{}, whose address the client has", shown(host)),
         None if asked.is_registered => "The operator of this server".to_owned(),
-        None => "Nobody: the client registered itself, and can call itself anything".to_owned(),
+        None => "The client itself: it registered here, and can call itself anything".to_owned(),
     };
     let (redirect, provider) = (shown(&asked.redirect_uri), shown(&asked.provider));
     let (query, proof) = (escape(query), escape(proof));

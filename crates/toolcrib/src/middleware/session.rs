@@ -192,11 +192,20 @@ pub(crate) fn browser(headers: &HeaderMap) -> String {
 
 /// The first [`MAX_COOKIES`] values of the cookie `name`. Pages of other ports of the host can add some.
 pub(crate) fn cookies_named<'h>(name: &str, headers: &'h HeaderMap) -> Vec<&'h str> {
-    let texts = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let pairs =
-        texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let values = pairs.filter(|(named, _)| *named == name).map(|(_, value)| value);
+    let values = cookies(headers).filter(|(named, _)| *named == name).map(|(_, value)| value);
     values.take(MAX_COOKIES).collect()
+}
+
+/// The first [`MAX_COOKIES`] cookies whose name starts with `prefix`, in the order of the browser:
+/// the oldest first (RFC 6265, section 5.4).
+pub(crate) fn cookies_below<'h>(prefix: &str, headers: &'h HeaderMap) -> Vec<(&'h str, &'h str)> {
+    let named = cookies(headers).filter(|(name, _)| name.starts_with(prefix));
+    named.take(MAX_COOKIES).collect()
+}
+
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+    let texts = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='))
 }
 
 #[cfg(test)]

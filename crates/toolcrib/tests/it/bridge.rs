@@ -25,7 +25,7 @@ async fn gateway(provider: &TestProvider, more: &str) -> TestGateway {
     builder.secret("PROVIDER", TestProvider::SECRET).manual_clock().start().await
 }
 
-/// A browser with the cookie of this server, if it has one.
+/// A browser with the cookies of this server, if it has some.
 struct Browser {
     actor: Actor,
     cookie: Option<String>,
@@ -47,7 +47,9 @@ impl Browser {
     async fn open(&mut self, query: &str) -> Reply {
         let reply = self.actor().get(&format!("/oauth/authorize?{query}")).await;
         if let Some(set) = reply.headers.get("set-cookie") {
-            self.cookie = set.to_str().unwrap().split(';').next().map(str::to_owned);
+            let new = set.to_str().unwrap().split(';').next().unwrap();
+            let earlier = self.cookie.take().map(|earlier| format!("{earlier}; "));
+            self.cookie = Some(format!("{}{new}", earlier.unwrap_or_default()));
         }
         reply
     }
@@ -384,6 +386,67 @@ async fn only_the_browser_that_consented_gets_the_code() {
     assert!(!record.contains("client.signed-in") && !record.contains("ClientSignedIn"), "{record}");
 }
 
+/// A program can open several tabs at once. A refused end is recorded without its secrets.
+#[tokio::test]
+async fn each_tab_of_a_browser_finishes_its_own_sign_in() {
+    let provider = TestProvider::start().await;
+    let gw = gateway(&provider, "").await;
+    let client = registered(&gw).await;
+    let mut browser = Browser::new(&gw);
+    let mut tabs = Vec::new();
+    for state in ["one", "two"] {
+        // Both pages are requested before the browser has a cookie.
+        let mut tab = Browser::new(&gw);
+        let page = tab.open(&query(&client, &[("state", state)])).await.text();
+        tabs.push((state, page, tab.cookie.unwrap()));
+    }
+    let names: Vec<_> = tabs.iter().map(|(.., it)| it.split_once('=').unwrap().0).collect();
+    assert!(names[0] != names[1] && names[0].starts_with(COOKIE), "{names:?}");
+    browser.cookie = Some(format!("{}; {}", tabs[0].2, tabs[1].2));
+    for ((state, page, _), name) in tabs.iter().zip(&names) {
+        let away = browser.answer(page, "allow").await;
+        assert_eq!(away.status, 303, "{}", away.text());
+        let back = browser.pass(away.header("location")).await;
+        assert_eq!(parameters(back.header("location"))["state"], *state);
+        let removed = back.header("set-cookie");
+        assert!(removed.starts_with(&format!("{name}=; ")), "{removed}");
+        assert!(removed.contains("Max-Age=0"), "{removed}");
+    }
+    let page = browser.open(&query(&client, &[])).await.text();
+    let denied = browser.answer(&page, "deny").await;
+    assert!(denied.header("set-cookie").contains("Max-Age=0"));
+
+    // The oldest requests of a browser make room.
+    let mut crowded = Browser::new(&gw);
+    for count in 1..=10 {
+        let reply = crowded.open(&query(&client, &[])).await;
+        let set = reply.headers.get_all("set-cookie").iter();
+        let removed = set.filter(|it| it.to_str().unwrap().contains("Max-Age=0")).count();
+        assert_eq!(removed, count - count.min(8), "{count}");
+    }
+
+    // Refused ends, one a second and route.
+    let page = browser.open(&query(&client, &[("state", "secret-canary")])).await.text();
+    let away = browser.answer(&page, "allow").await;
+    assert_eq!(Browser::new(&gw).answer(&page, "allow").await.status, 400);
+    let back = back_from(away.header("location")).await;
+    assert_eq!(Browser::new(&gw).actor().get(&back).await.status, 400);
+    for route in ["/oauth/consent", "/oauth/callback"] {
+        let event = gw.event(|event| event["payload"]["resource"] == route).await;
+        let expected = json!({ "principal": "anonymous", "action": "http:request",
+            "resource": route, "allowed": false, "reason": "other_browser" });
+        assert_eq!(event["type"], "authorization.decided");
+        assert_eq!(event["payload"], expected);
+    }
+    let record = format!("{:?}", gw.events().await);
+    let values = tabs.iter().map(|(.., cookie)| cookie.split_once('=').unwrap().1);
+    let states = parameters(&format!("http://x{back}"));
+    let answer = [states["state"].as_str(), states["code"].as_str(), "secret-canary"];
+    for secret in values.chain(answer) {
+        assert!(!record.contains(secret), "{secret}");
+    }
+}
+
 #[tokio::test]
 async fn a_code_is_for_its_client_its_redirect_and_its_verifier_once() {
     let provider = TestProvider::start().await;
@@ -549,7 +612,7 @@ async fn a_client_and_a_person_can_end_the_access() {
     let listed = gw.bearer(&access).get("/v1/clients").await.json();
     let clients = listed["clients"].as_array().unwrap();
     assert_eq!((clients.len(), &clients[0]["clientId"]), (1, &json!(client)));
-    assert_eq!((&clients[0]["name"], &clients[0]["vouchedBy"]), (&json!("App"), &json!("nobody")));
+    assert_eq!((&clients[0]["name"], &clients[0]["vouchedBy"]), (&json!("App"), &json!("itself")));
     assert!(clients[0].get("host").is_none() && clients[0]["lastUsedAt"].is_string());
     let id = clients[0]["id"].as_str().unwrap();
     let path = format!("/v1/clients/{id}");

@@ -6,6 +6,11 @@ mod mixes;
 use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
+use toolcrib_core::{
+    credential::{GrantPlace, Owner, Secret},
+    store::Storage as _,
+};
+use toolcrib_store::{Options, SealKey, SealKeys, SqliteStore};
 use toolcrib_testkit::gateway::{
     Actor, Reply, TestAccounts, TestGateway, TestGatewayBuilder, TestSource, TestTool,
 };
@@ -26,11 +31,17 @@ async fn begun(caller: &Actor, body: Value) -> (String, String) {
     let cookie = reply.header("set-cookie").to_owned();
     let rest = "; Path=/v1/connections/finish; Max-Age=600; HttpOnly; SameSite=Lax; Secure";
     let cookie = cookie.strip_suffix(rest).unwrap_or_else(|| panic!("{cookie}"));
-    assert_eq!(cookie.len(), "toolcrib-connect=".len() + 43);
+    let (name, value) = cookie.split_once('=').unwrap();
+    let id = name.strip_prefix("toolcrib-connect-").unwrap();
+    assert_eq!((id.len(), value.len()), (16, 43));
     assert_eq!(reply.header("cache-control"), "no-store");
     let body = reply.json();
     let state = body["address"].as_str().unwrap().split("state=").nth(1).unwrap();
     (state.to_owned(), cookie.to_owned())
+}
+
+fn name(cookie: &str) -> &str {
+    cookie.split_once('=').unwrap().0
 }
 
 async fn finish(caller: &Actor, state: &str, cookie: &str) -> Reply {
@@ -40,9 +51,10 @@ async fn finish(caller: &Actor, state: &str, cookie: &str) -> Reply {
 
 async fn connect(caller: &Actor, body: Value) -> Value {
     let (state, cookie) = begun(caller, body).await;
-    let reply = finish(caller, &state, &format!("a=b; toolcrib-connect=x; {cookie}")).await;
+    let name = name(&cookie);
+    let reply = finish(caller, &state, &format!("a=b; {name}=x; {cookie}")).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
-    assert!(reply.header("set-cookie").contains("toolcrib-connect=; "));
+    assert!(reply.header("set-cookie").starts_with(&format!("{name}=; ")));
     assert!(reply.header("set-cookie").contains("Max-Age=0"));
     reply.json()["connection"].clone()
 }
@@ -136,7 +148,7 @@ async fn a_person_connects_and_disconnects() {
             )
         );
     }
-    // What the person has seen must be what the service is asked for.
+    // What the person has seen must be the request to the service.
     let mut other = link.clone();
     other["shown"] = json!({ "servers": ["id.example"], "scopes": [] });
     let changed = ann.post("/v1/connections/begin", other).await;
@@ -215,9 +227,13 @@ async fn nobody_finishes_for_another_person_or_browser() {
         let other = 1 - of_state;
         finish(&people[other], &begun[other].0, "").await;
     }
-    for cookie in ["", "toolcrib-connect=", "toolcrib-connect=x"] {
-        let (state, _) = begun(&people[0], json!({ "source": "notes" })).await;
-        let reply = finish(&people[0], &state, cookie).await;
+    for value in ["", "x"] {
+        let (state, cookie) = begun(&people[0], json!({ "source": "notes" })).await;
+        let reply = finish(&people[0], &state, &format!("{}={value}", name(&cookie))).await;
+        answers.insert((reply.status, reply.text()));
+        let (state, cookie) = begun(&people[0], json!({ "source": "notes" })).await;
+        let value = cookie.split_once('=').unwrap().1;
+        let reply = finish(&people[0], &state, &format!("toolcrib-connect={value}")).await;
         answers.insert((reply.status, reply.text()));
     }
     let (state, cookie) = begun(&people[0], json!({ "source": "notes" })).await;
@@ -321,4 +337,107 @@ async fn a_cookie_alone_finishes_nothing() {
     let elsewhere = ann.with("origin", "https://eve.example");
     assert_eq!(finish(&elsewhere, &state, &cookie).await.status, 403);
     assert_eq!(finish(&ann, &state, &cookie).await.status, 200);
+}
+
+/// I-114: who creates a key of another principal neither uses its account nor gives it one.
+#[tokio::test]
+async fn a_key_of_other_makers_does_not_use_the_account() {
+    let gw = notes("principal").start().await;
+    let ann = gw.principal("ann", ["notes:read"]).await;
+    let eve = gw.principal("eve", ["keys:manage", "keys:impersonate", "notes:read"]).await;
+    let made = async |name: &str| {
+        let body = json!({ "name": "n", "principal": name, "scopes": ["notes:read"] });
+        let made = eve.post("/v1/keys", body).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        gw.bearer(made.json()["key"].as_str().unwrap())
+    };
+    let wanted = || json!({ "source": "notes" });
+    connect(&ann, wanted()).await;
+    let foreign = made("ann").await;
+    for (other, own) in [(&foreign, &ann), (&ann, &foreign)] {
+        let refused = call(other, "ask").await;
+        assert!(refused.text().contains("connected with another key"), "{}", refused.text());
+        assert!(!refused.text().contains("#/connect"), "no link: it would replace the account");
+        let asked = call(own, "ask").await;
+        assert!(!asked.text().contains("another key"), "{}", asked.text());
+        // An account that Eve connects in the name of Ann is not that of Ann.
+        connect(other, wanted()).await;
+    }
+    for name in ["anonymous", "operator"] {
+        let nobody = made(name).await;
+        for route in ["link", "preview", "begin"] {
+            let refused = nobody.post(&format!("/v1/connections/{route}"), wanted()).await;
+            assert_eq!(refused.status, 403, "{name} {route}");
+            assert!(refused.text().contains("belongs to a person"), "{}", refused.text());
+        }
+        let refused = call(&nobody, "read").await;
+        assert_eq!(refused.json()["details"]["connection"], "required", "{}", refused.text());
+        assert!(!refused.text().contains("#/connect"));
+    }
+}
+
+/// Each tab has its own cookie, and a refused end is recorded without its secrets.
+#[tokio::test]
+async fn two_tabs_of_a_browser_can_both_finish() {
+    let gw = notes("principal").start().await;
+    let ann = gw.principal("ann", ["notes:read"]).await;
+    let wanted = || json!({ "source": "notes" });
+    let (one, first) = begun(&ann, wanted()).await;
+    let (two, second) = begun(&ann, wanted()).await;
+    assert_ne!(name(&first), name(&second));
+    let jar = format!("{first}; {second}");
+    for (state, cookie) in [(&one, &first), (&two, &second)] {
+        let reply = finish(&ann, state, &jar).await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        assert!(reply.header("set-cookie").starts_with(&format!("{}=; ", name(cookie))));
+    }
+    let (state, cookie) = begun(&ann, wanted()).await;
+    let reply = finish(&ann, &state, &second).await;
+    assert_eq!(reply.status, 403);
+    assert!(reply.header("set-cookie").starts_with(&format!("{}=; ", name(&cookie))));
+    for state in [state.as_str(), "canary"] {
+        assert_eq!(finish(&ann, state, &cookie).await.status, 403, "{state}");
+    }
+    let event = gw.event(|event| event["payload"]["reason"] == "other_browser").await;
+    assert_eq!(event["type"], "authorization.decided");
+    let expected = json!({ "principal": "ann", "action": "connections:finish",
+        "resource": "/v1/connections/finish", "allowed": false, "reason": "other_browser" });
+    assert_eq!(event["payload"], expected);
+    gw.event(|event| event["payload"]["reason"] == "unknown_state").await;
+    let record = record(&gw).await;
+    let value = cookie.split_once('=').unwrap().1;
+    for canary in [state.as_str(), value, TestAccounts::CODE, "canary"] {
+        assert!(!record.contains(canary), "{canary}");
+    }
+}
+
+/// Connecting again does not replace an account that another key opens.
+#[tokio::test]
+async fn an_account_of_another_seal_key_is_kept() {
+    let gw = notes("principal").start().await;
+    let ann = gw.principal("ann", ["notes:read"]).await;
+    let key = SealKey::parse(&Secret::new("a".repeat(64))).unwrap();
+    let options = Options { seal_keys: SealKeys::new(key, []), ..Options::default() };
+    let other = SqliteStore::open(gw.directory().join("test.db"), options).unwrap();
+    let connected = connect(&ann, json!({ "source": "notes" })).await;
+    let place = GrantPlace {
+        owner: Owner::principal("acme".parse().unwrap(), "ann".parse().unwrap()),
+        source: "notes".parse().unwrap(),
+    };
+    let now = gw.gateway.now();
+    let (grant, secrets) = gw.store.grants().get(&place, now).await.unwrap().unwrap();
+    other.grants().put(grant, secrets).await.unwrap();
+    let refused = call(&ann, "read").await;
+    assert!(refused.text().contains("`[store] old_seal_key`"), "{}", refused.text());
+    for route in ["preview", "begin"] {
+        let path = format!("/v1/connections/{route}");
+        let refused = ann.post(&path, json!({ "source": "notes" })).await;
+        assert_eq!(refused.status, 409, "{}", refused.text());
+        assert!(refused.text().contains("`[store] old_seal_key`"), "{}", refused.text());
+        assert_eq!(refused.json()["details"]["reason"], "other_key");
+    }
+    let path = format!("/v1/connections/{}", connected["id"].as_str().unwrap());
+    assert_eq!(ann.delete(&path).await.status, 204, "the key may be lost");
+    connect(&ann, json!({ "source": "notes" })).await;
+    assert_eq!(call(&ann, "read").await.status, 200);
 }

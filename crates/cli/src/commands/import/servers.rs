@@ -84,8 +84,13 @@ impl Server {
         });
         let (Some((name, variable)), None) = (secrets.next(), secrets.next()) else { return None };
         let (id, host) = (&self.id, url.host_str()?);
+        let audience = match url.port() {
+            Some(_) => url.origin().ascii_serialization(),
+            None => host.to_owned(),
+        };
         Some(format!(
-            "toolcrib credentials set {id} --header {name} --audience {host} --value-env {variable}"
+            "toolcrib credentials set {id} --header {name} --audience {audience} \
+             --value-env {variable}"
         ))
     }
 }

@@ -5,17 +5,22 @@ use std::{collections::BTreeSet, time::Duration};
 use serde_json::json;
 use toolcrib_core::{
     call::{UpstreamError, UpstreamErrorKind},
-    clock::Timestamp,
-    credential::{AccountOf, CredentialNeed, CredentialProblem, GrantState, Owner, RefusalCause},
+    clock::{Clock as _, Timestamp},
+    credential::{
+        AccountOf, CredentialCaller, CredentialNeed, CredentialProblem, GrantState, Owner,
+        RefusalCause, Secret,
+    },
     source::{
         SourceFactory as _, UpstreamSpec,
         connector::{ConnectorSpec, OpenApiLocation},
     },
+    store::Storage as _,
 };
 use toolcrib_oauth::scopes::MAX_SCOPES;
-use toolcrib_testkit::upstream::OAuthBehaviour;
+use toolcrib_store::{Options, SealKey, SealKeys, SqliteStore};
+use toolcrib_testkit::upstream::{OAuthBehaviour, OAuthServer};
 
-use super::{Stage, call, eras, person, tenant};
+use super::{Stage, call, eras, factory, person, tenant};
 use crate::rig::eventually;
 
 fn problem_of(error: &UpstreamError) -> Option<CredentialProblem> {
@@ -79,6 +84,93 @@ async fn each_call_uses_the_account_of_its_own_caller() {
         let pairs: BTreeSet<_> = named.clone().map(|it| (&it.session, &it.account)).collect();
         let sessions: BTreeSet<_> = named.map(|request| &request.session).collect();
         assert_eq!(pairs.len(), sessions.len(), "{pairs:?}");
+    }
+}
+
+/// I-36: another service on the same host gets no token.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_goes_to_no_other_port_of_its_host() {
+    let mut stage = Stage::connected(OAuthBehaviour::default()).await;
+    let other = OAuthServer::start(OAuthBehaviour::default());
+    let UpstreamSpec::McpHttp(http) = &mut stage.spec.upstream else { unreachable!() };
+    http.url = other.url("/mcp");
+    let rig = stage.rig();
+    let failed = call(&rig, "ann", "whoami").await.unwrap_err();
+    assert_eq!(problem_of(&failed), Some(CredentialProblem::OutOfAudience));
+    assert!(other.whole().iter().all(|request| !request.contains("Bearer")));
+}
+
+/// I-114: two names have no account, and an account is for keys of the ancestry that connected it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_somebody_else_made_uses_no_account() {
+    let stage = Stage::connected(OAuthBehaviour::default()).await;
+    let rig = stage.rig();
+    rig.ready().await;
+    for name in ["anonymous", "operator"] {
+        stage.connect(person(name), "eve").await;
+        let failed = call(&rig, name, "whoami").await.unwrap_err();
+        assert_eq!(problem_of(&failed), Some(CredentialProblem::NotConnected));
+    }
+    let place = stage.place(person("ann"));
+    let (mut grant, secrets) = stage.grants.get(&place, stage.clock.now()).await.unwrap().unwrap();
+    let ids = |names: &[&str]| names.iter().map(|it| it.parse().unwrap()).collect::<Vec<_>>();
+    grant.terms.makers = Some(ids(&["root"]));
+    assert!(stage.grants.change(grant, secrets).await.unwrap());
+    let need = rig.source.credential_for(crate::rig::permit("whoami", None, None).entry());
+    let ann = "ann".parse().unwrap();
+    for (makers, may) in [
+        (ids(&["root"]), true),
+        (ids(&["root", "ann"]), true),
+        (ids(&[]), false),
+        (ids(&["eve"]), false),
+        (ids(&["root", "eve"]), false),
+    ] {
+        let caller = CredentialCaller { presented: None, makers: &makers };
+        let found = rig.credentials.find_with(&need, &tenant(), &ann, caller).await;
+        let resolved = rig.credentials.resolve_with(&need, &tenant(), &ann, caller).await;
+        assert_eq!((found.is_ok(), resolved.is_ok()), (may, may), "{makers:?}");
+        if let Err(refusal) = found {
+            let RefusalCause::Credential(problem) = refusal.cause else { panic!("{refusal:?}") };
+            assert_eq!(problem, CredentialProblem::OtherMakers);
+        }
+    }
+}
+
+/// Without the key that sealed it, an account is kept, and the call names the missing key.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_waits_for_its_seal_key() {
+    let place = tempfile::tempdir().unwrap();
+    let key = |digit: &str| SealKey::parse(&Secret::new(digit.repeat(64))).unwrap();
+    let open = |seal_keys| {
+        let options = Options { seal_keys, ..Options::default() };
+        SqliteStore::open(place.path().join("store.db"), options).unwrap().grants()
+    };
+    let mut stage = Stage::new(OAuthBehaviour::default());
+    let reopen = |stage: &mut Stage, keys| {
+        stage.grants = open(keys);
+        stage.factory = factory(&stage.clock, &stage.grants);
+    };
+    reopen(&mut stage, SealKeys::new(key("a"), []));
+    stage.connect(Owner::tenant(tenant()), "robot").await;
+    stage.connect(person("ann"), "ann").await;
+    for (keys, problem, said) in [
+        (SealKeys::new(key("b"), []), CredentialProblem::OtherKey, "`[store] old_seal_key`"),
+        (SealKeys::none(), CredentialProblem::NoKey, "`[store] seal_key`"),
+    ] {
+        reopen(&mut stage, keys);
+        let failed = call(&stage.rig(), "ann", "whoami").await.unwrap_err();
+        assert_eq!(problem_of(&failed), Some(problem));
+        assert!(failed.to_string().contains(said), "{failed}");
+    }
+    // Another person can connect: the server registers itself again.
+    reopen(&mut stage, SealKeys::new(key("b"), []));
+    stage.connect(person("bob"), "bob").await;
+    assert_eq!(stage.server.arrived("/register").len(), 2);
+    reopen(&mut stage, SealKeys::new(key("b"), [key("a")]));
+    let rig = stage.rig();
+    rig.ready().await;
+    for name in ["ann", "bob"] {
+        assert_eq!(call(&rig, name, "whoami").await.unwrap(), name);
     }
 }
 
@@ -211,7 +303,7 @@ async fn a_scope_that_is_never_granted_is_asked_for_once() {
         let begun = stage.begin().await.unwrap();
         assert_eq!(begun.prospect().scopes, ["read", "admin"]);
         for _ in 0..2 {
-            // A consent that did not give it is not asked for again.
+            // A consent that did not give it is not requested again.
             let grant = stage.connect(person("ann"), "ann").await;
             if grant.terms.withheld_scopes.is_empty() {
                 break;

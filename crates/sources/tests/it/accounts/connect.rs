@@ -31,7 +31,8 @@ async fn a_registered_client_connects_an_account() {
     assert_eq!(grant.terms.issuer, stage.server.issuer());
     assert_eq!(grant.terms.oauth2.scopes, ["read"]);
     assert_eq!(grant.terms.oauth2.client_auth, ClientAuth::None);
-    assert_eq!(grant.terms.audiences, ["127.0.0.1".parse().unwrap()]);
+    let origin = stage.server.url("").parse().unwrap();
+    assert_eq!(grant.terms.audiences, [origin], "with its port");
     assert_eq!(grant.terms.account.as_deref(), Some("ann@service.example"));
     assert_eq!(grant.terms.state, GrantState::Active);
     // The client is registered once, also for the next person.
@@ -47,7 +48,7 @@ async fn a_registered_client_connects_an_account() {
     stage.rig();
     assert!(stage.factory.accounts().revoke(&grant, &secrets).await);
     assert_eq!(stage.server.tokens_of("ann"), 0);
-    // The caller hears of a service that cannot be told.
+    // The caller hears of a service that does not answer.
     let mut untold = grant;
     untold.terms.revocation_url = None;
     assert!(!stage.factory.accounts().revoke(&untold, &secrets).await);
@@ -219,7 +220,7 @@ async fn a_service_cannot_name_another_authorization_server_later() {
     assert_eq!(ann.terms.issuer, stage.server.issuer());
 }
 
-/// A preview says what a consent will ask for, and registers no client.
+/// A preview names the contents of a consent, and registers no client.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_preview_says_what_is_asked() {
     let stage = Stage::new(OAuthBehaviour::default());
@@ -248,6 +249,44 @@ async fn a_private_authorization_server_requires_the_operator() {
     http.allow = ["127.0.0.1".parse().unwrap()].into_iter().collect();
     let begun = stage.begin().await.unwrap();
     assert!(begun.address.starts_with(&other.url("/authorize")), "{}", begun.address);
+}
+
+/// I-35: nor can it direct the browser of a person there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_browser_is_sent_to_public_addresses_only() {
+    let mut stage = Stage::new(OAuthBehaviour::default());
+    for address in [
+        "https://127.0.0.1/authorize",
+        "https://10.0.0.1/authorize",
+        "https://192.168.1.1/authorize",
+        "https://169.254.169.254/authorize",
+        "https://[::1]/authorize",
+        "https://[::ffff:10.0.0.1]/authorize",
+        "https://2130706433/authorize",
+        "https://localhost/authorize",
+        "https://a.localhost/authorize",
+        "http://localhost:1/authorize",
+        "http://id.example/authorize",
+        "https://id.example@10.0.0.1/authorize",
+        "https://canary@1.1.1.1/authorize",
+        "javascript:alert(1)",
+        "data:text/html,canary",
+        "no address",
+    ] {
+        stage.server.behave(|it| it.other_authorization = Some(address.to_owned()));
+        let reason = refused(&stage).await;
+        assert!(reason.contains("`allow`") && !reason.contains("canary"), "{address}: {reason}");
+        assert!(!reason.contains("10.0.0.1"), "{reason}");
+    }
+    let public = "https://1.1.1.1/authorize";
+    stage.server.behave(|it| it.other_authorization = Some(public.to_owned()));
+    assert!(stage.begin().await.unwrap().address.starts_with(public));
+    // The operator permits a private one.
+    let private = "https://10.0.0.1/authorize";
+    stage.server.behave(|it| it.other_authorization = Some(private.to_owned()));
+    let UpstreamSpec::McpHttp(http) = &mut stage.spec.upstream else { unreachable!() };
+    http.allow = ["10.0.0.0/8".parse().unwrap()].into_iter().collect();
+    assert!(stage.begin().await.unwrap().address.starts_with(private));
 }
 
 #[tokio::test(flavor = "multi_thread")]

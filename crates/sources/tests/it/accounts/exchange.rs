@@ -6,8 +6,8 @@ use serde_json::json;
 use toolcrib_core::{
     call::{Invocation, Operation, UpstreamError, UpstreamErrorKind},
     credential::{
-        ClientAuth, CredentialProblem, Owner, PresetClient, PresetEndpoints, RefusalCause, Secret,
-        TokenExchange,
+        ClientAuth, CredentialCaller, CredentialProblem, Owner, PresetClient, PresetEndpoints,
+        RefusalCause, Secret, TokenExchange,
     },
     egress::AllowList,
     id::CredentialId,
@@ -79,12 +79,16 @@ impl Stage {
     }
 }
 
+fn with(token: &Secret) -> CredentialCaller<'_> {
+    CredentialCaller { presented: Some(token), makers: &[] }
+}
+
 /// Calls `whoami` as `principal`, who came with `token`.
 async fn call_with(rig: &Rig, principal: &str, token: &str) -> Result<String, UpstreamError> {
     let permit = permit_of(principal, "whoami", None, None);
     let need = rig.source.credential_for(permit.entry());
     let (principal, token) = (principal.parse().unwrap(), Secret::new(token.to_owned()));
-    let resolved = rig.credentials.resolve_with(&need, &tenant(), &principal, Some(&token)).await;
+    let resolved = rig.credentials.resolve_with(&need, &tenant(), &principal, with(&token)).await;
     let refused = |refusal| UpstreamError::without_credential("account", &refusal);
     let credential = resolved.map_err(refused)?;
     let call = Invocation { credential, ..invocation(json!({})) };
@@ -175,8 +179,8 @@ async fn an_exchanged_token_is_for_its_presenter() {
         let need = rig.source.credential_for(permit_of(principal, "whoami", None, None).entry());
         let (principal, token) = (principal.parse().unwrap(), Secret::new(token.to_owned()));
         let credentials = &rig.credentials;
-        let found = credentials.find_with(&need, &tenant(), &principal, Some(&token)).await;
-        let resolved = credentials.resolve_with(&need, &tenant(), &principal, Some(&token)).await;
+        let found = credentials.find_with(&need, &tenant(), &principal, with(&token)).await;
+        let resolved = credentials.resolve_with(&need, &tenant(), &principal, with(&token)).await;
         let (found, resolved) = (found.unwrap().unwrap(), resolved.unwrap().unwrap());
         assert_eq!(found.id, resolved.credential.id);
         assert!(!format!("{resolved:?}").contains("token-"), "{resolved:?}");

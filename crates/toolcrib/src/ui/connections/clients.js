@@ -106,7 +106,7 @@ function Row({ it, all, onEnd }) {
 function Voucher({ of }) {
   if (of.vouchedBy === 'host') return html`<bdi class="mono">${of.host}</bdi>`;
   if (of.vouchedBy === 'operator') return 'the operator';
-  return html`<${Badge} tone="amber">nobody<//>`;
+  return html`<${Badge} tone="amber">itself<//>`;
 }
 
 /** What is known of a client without a last use. */

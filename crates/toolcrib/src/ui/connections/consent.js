@@ -48,7 +48,7 @@ function Question({ it, wanted, who, onChanged }) {
       return; // the button stays busy until the page is gone
     }
     if (reply.data?.details?.reason === 'changed') {
-      announce('The service asks for something else now: look at it again');
+      announce('The service wants something else now: look at it again');
       onChanged();
       return;
     }
