@@ -1,13 +1,13 @@
-// oidc-provider as published on npm, as the identity provider of people: it registers no clients and knows
-// no documents of clients. Beside it is the https host of the document of a client of MCP.
+// oidc-provider as published on npm, as the identity provider of people, and the https host of the document
+// of a client of MCP.
 //
-//   node identity-provider.mjs FOLDER CALLBACK CERTIFICATE KEY
+//   node identity-provider.mjs FOLDER CALLBACK CERTIFICATE KEY closed|open
 //
 // Prints `listening on http://ADDR`, and the address of the document. FOLDER has the packages in
 // node_modules. Its only client is `crib` with the secret `crib-secret`, which comes back to CALLBACK. On its
-// page a person types a name. Each refresh token is valid once. A line on standard input is answered with
+// page a person types a name. If it is open, it also registers clients and takes documents of clients. Each refresh token is valid once. A line on standard input is answered with
 // one: `leave NAME` refuses a person from now on, `sign CLAIMS` signs an assertion with these claims, and
-// `requests` lists the queries of authorization requests. It ends when its standard input does, so that it
+// `requests` lists the authorization requests and registrations. It ends when its standard input does, so that it
 // never outlives the test that started it.
 import { generateKeyPairSync, randomUUID, sign } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -18,10 +18,10 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { pathToFileURL } from 'node:url';
 
-const [folder, callback, certificate, key] = process.argv.slice(2);
+const [folder, callback, certificate, key, registration] = process.argv.slice(2);
 const require = createRequire(join(folder, 'node_modules/x.js'));
 const { default: Provider } = await import(pathToFileURL(require.resolve('oidc-provider')).href);
-// It tells what a production server should be told, and nobody reads that.
+// It prints advice for production servers.
 console.info = console.warn = () => {};
 
 const listening = (server) =>
@@ -55,13 +55,17 @@ const provider = new Provider(issuer, {
   ttl: { AccessToken: 300, AuthorizationCode: 60, Grant: 3600, IdToken: 300, Interaction: 600, RefreshToken: 3600, Session: 3600 },
   findAccount: (_context, id) =>
     left.has(id) ? undefined : { accountId: id, claims: () => ({ sub: id, groups: ['reader'] }) },
-  features: { devInteractions: { enabled: false } },
+  features: {
+    devInteractions: { enabled: false },
+    registration: { enabled: registration === 'open' },
+    clientIdMetadataDocument: { enabled: registration === 'open', ack: 'draft-02' },
+  },
   interactions: { url: (_context, interaction) => `/interaction/${interaction.uid}` },
 });
 
 async function handle(request, response) {
   const { pathname, search } = new URL(request.url, issuer);
-  if (pathname === '/auth') requests.push(search);
+  if (pathname === '/auth' || pathname === '/reg') requests.push(`${pathname}${search}`);
   if (!pathname.startsWith('/interaction/')) return provider.callback()(request, response);
   let body = '';
   for await (const part of request) body += part;

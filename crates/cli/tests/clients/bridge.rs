@@ -1,5 +1,6 @@
 //! Clients of MCP that others wrote sign a person in through `[auth.bridge]`. The identity provider
-//! is `oidc-provider`, which registers no clients and knows no documents of clients.
+//! is `oidc-provider`: one that registers no clients and takes no documents of clients, and one that
+//! does both.
 
 mod browser;
 mod running;
@@ -25,6 +26,8 @@ use crate::{
 
 const TOOL: &str = "shop__echo";
 const TEXT: &str = "through the bridge";
+/// What the provider does for clients of MCP. The bridge needs neither.
+const REGISTRATIONS: [&str; 2] = ["closed", "open"];
 const SECRET: &str = "the-secret-of-desk-canary-of-32-bytes";
 
 /// A gateway before the identity provider.
@@ -41,6 +44,11 @@ struct Stage {
 
 impl Stage {
     async fn start() -> Option<Self> {
+        Self::before("closed").await
+    }
+
+    /// `registration` is that of the provider: `closed` or `open`.
+    async fn before(registration: &str) -> Option<Self> {
         let (tools, node) = (Tools::find()?, tool("TOOLCRIB_NODE24")?);
         let python = tool("TOOLCRIB_PYTHON")?;
         let folder = tempfile::tempdir().unwrap();
@@ -61,7 +69,8 @@ impl Stage {
                 .arg(&tools.clients)
                 .arg(format!("{url}/oauth/callback"))
                 .arg(write("document.pem", &certificate.cert))
-                .arg(write("document.key", &certificate.key)),
+                .arg(write("document.key", &certificate.key))
+                .arg(registration),
         );
         let document = provider.next_line();
         write("seal.key", &STANDARD.encode([7; 32]));
@@ -215,12 +224,19 @@ fn asks_about(stage: &Stage, question: &str, name: Option<&str>) {
 /// I-117, with the renewal of each SDK, and its end.
 #[tokio::test]
 async fn the_typescript_sdks_sign_a_person_in() {
-    let Some(mut stage) = Stage::start().await else { return };
-    let discovery = format!("{}/.well-known/openid-configuration", stage.provider.url);
-    let known = stage.server.http.get(discovery).send().await.unwrap();
-    let known: Value = known.json().await.unwrap();
-    assert!(known.get("registration_endpoint").is_none(), "{known}");
-    assert_ne!(known["client_id_metadata_document_supported"], true);
+    for registration in REGISTRATIONS {
+        let Some(mut stage) = Stage::before(registration).await else { return };
+        let discovery = format!("{}/.well-known/openid-configuration", stage.provider.url);
+        let known = stage.server.http.get(discovery).send().await.unwrap();
+        let known: Value = known.json().await.unwrap();
+        let is_open = registration == "open";
+        assert_eq!(known.get("registration_endpoint").is_some(), is_open, "{known}");
+        assert_eq!(known["client_id_metadata_document_supported"] == true, is_open, "{known}");
+        the_typescript_sdks(&mut stage).await;
+    }
+}
+
+async fn the_typescript_sdks(stage: &mut Stage) {
     let document = stage.document.clone();
     let document = document.as_str();
     for (version, document) in [("v1", ""), ("v2", ""), ("v1", document), ("v2", document)] {
@@ -228,7 +244,7 @@ async fn the_typescript_sdks_sign_a_person_in() {
         let command = stage.driver(node, "sign-in.mjs", &[], &[version, document]);
         let question = stage.lists_and_calls(command, "ann").await;
         let name = format!("The TypeScript SDK {version}");
-        asks_about(&stage, &question, document.is_empty().then_some(name.as_str()));
+        asks_about(stage, &question, document.is_empty().then_some(name.as_str()));
         let grant = stage.grant("ann");
         let vouched = if document.is_empty() { "itself" } else { "host" };
         assert_eq!(grant["vouchedBy"], vouched, "{grant}");
@@ -241,7 +257,8 @@ async fn the_typescript_sdks_sign_a_person_in() {
     let requests: Vec<String> = serde_json::from_str(&stage.provider.tell("requests")).unwrap();
     assert_eq!(requests.len(), 4);
     for request in requests {
-        let request = Url::parse(&format!("http://x/{request}")).unwrap();
+        let request = Url::parse(&format!("http://x{request}")).unwrap();
+        assert_eq!(request.path(), "/auth", "the bridge registers at no provider");
         let sent: BTreeMap<_, _> = request.query_pairs().collect();
         assert_eq!(sent["scope"], "openid offline_access");
         assert_eq!(sent["client_id"], "crib");
@@ -267,74 +284,82 @@ async fn people_who_left_are_not_renewed() {
 
 #[tokio::test]
 async fn the_python_sdk_signs_a_person_in() {
-    let Some(stage) = Stage::start().await else { return };
-    for document in ["", &stage.document] {
-        let more = if document.is_empty() { vec![] } else { vec![document] };
-        let command = stage.driver(&stage.python, "sign_in.py", &["mcp"], &more);
-        let question = stage.lists_and_calls(command, "ann").await;
-        asks_about(&stage, &question, document.is_empty().then_some("The Python SDK"));
+    for registration in REGISTRATIONS {
+        let Some(stage) = Stage::before(registration).await else { return };
+        for document in ["", &stage.document] {
+            let more = if document.is_empty() { vec![] } else { vec![document] };
+            let command = stage.driver(&stage.python, "sign_in.py", &["mcp"], &more);
+            let question = stage.lists_and_calls(command, "ann").await;
+            asks_about(&stage, &question, document.is_empty().then_some("The Python SDK"));
+        }
     }
 }
 
 #[tokio::test]
 async fn fastmcp_signs_a_person_in() {
     let Some(python) = tool("TOOLCRIB_PYTHON_FASTMCP") else { return };
-    let Some(stage) = Stage::start().await else { return };
-    for document in ["", &stage.document] {
-        let more = if document.is_empty() { vec![] } else { vec![document] };
-        let mut command = stage.driver(&python, "sign_in.py", &["fastmcp"], &more);
-        // Its log has the address on several lines.
-        command.env("FASTMCP_LOG_LEVEL", "WARNING");
-        let question = stage.lists_and_calls(command, "ann").await;
-        asks_about(&stage, &question, document.is_empty().then_some("A client of fastmcp"));
+    for registration in REGISTRATIONS {
+        let Some(stage) = Stage::before(registration).await else { return };
+        for document in ["", &stage.document] {
+            let more = if document.is_empty() { vec![] } else { vec![document] };
+            let mut command = stage.driver(&python, "sign_in.py", &["fastmcp"], &more);
+            // Its log has the address on several lines.
+            command.env("FASTMCP_LOG_LEVEL", "WARNING");
+            let question = stage.lists_and_calls(command, "ann").await;
+            asks_about(&stage, &question, document.is_empty().then_some("A client of fastmcp"));
+        }
     }
 }
 
 #[tokio::test]
 async fn the_inspector_signs_a_person_in() {
     let Some(node) = tool("TOOLCRIB_NODE24") else { return };
-    let Some(stage) = Stage::start().await else { return };
-    for document in ["", &stage.document] {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let run = |method: &str, more: &[&str]| {
-            let mut command = program(&node);
-            command
-                .arg(inspector(&stage.tools))
-                .args(["--cli", &stage.mcp(), "--transport", "http", "--format", "json"])
-                .args(["--method", method])
-                .args(["--callback-url", &format!("http://{free}/oauth/callback")])
-                .args(more)
-                .env("MCP_INSPECTOR_SECRET_STORE", "file")
-                .env("MCP_AUTO_OPEN_ENABLED", "true");
-            if !document.is_empty() {
-                command.args(["--client-metadata-url", document]);
+    for registration in REGISTRATIONS {
+        let Some(stage) = Stage::before(registration).await else { return };
+        for document in ["", &stage.document] {
+            let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let run = |method: &str, more: &[&str]| {
+                let mut command = program(&node);
+                command
+                    .arg(inspector(&stage.tools))
+                    .args(["--cli", &stage.mcp(), "--transport", "http", "--format", "json"])
+                    .args(["--method", method])
+                    .args(["--callback-url", &format!("http://{free}/oauth/callback")])
+                    .args(more)
+                    .env("MCP_INSPECTOR_SECRET_STORE", "file")
+                    .env("MCP_AUTO_OPEN_ENABLED", "true");
+                if !document.is_empty() {
+                    command.args(["--client-metadata-url", document]);
+                }
+                stage.alone(command)
+            };
+            let fresh = ["--relogin"];
+            let (listed, question) = stage.signed_in(run("tools/list", &fresh), "ann").await;
+            assert!(listed.to_string().contains(&format!("{TOOL:?}")), "{listed}");
+            let name = "MCP Inspector";
+            match document {
+                "" => assert!(question.contains(name), "{question}"),
+                _ => asks_about(&stage, &question, None),
             }
-            stage.alone(command)
-        };
-        let fresh = ["--relogin"];
-        let (listed, question) = stage.signed_in(run("tools/list", &fresh), "ann").await;
-        assert!(listed.to_string().contains(&format!("{TOOL:?}")), "{listed}");
-        let name = "MCP Inspector";
-        match document {
-            "" => assert!(question.contains(name), "{question}"),
-            _ => asks_about(&stage, &question, None),
+            // It has stored its tokens.
+            let arguments = json!({ "text": TEXT }).to_string();
+            let call = ["--tool-name", TOOL, "--tool-args-json", &arguments, "--stored-auth-only"];
+            let called = Running::start(run("tools/call", &call)).finish().await;
+            assert!(called.to_string().contains(TEXT), "{called}");
         }
-        // It has stored its tokens.
-        let arguments = json!({ "text": TEXT }).to_string();
-        let call = ["--tool-name", TOOL, "--tool-args-json", &arguments, "--stored-auth-only"];
-        let called = Running::start(run("tools/call", &call)).finish().await;
-        assert!(called.to_string().contains(TEXT), "{called}");
     }
 }
 
 #[tokio::test]
 async fn mcp_remote_signs_a_person_in() {
-    let Some(stage) = Stage::start().await else { return };
-    let mut command = stage.driver(&stage.tools.node, "remote.mjs", &[], &[]);
-    command.env("MCP_REMOTE_CONFIG_DIR", stage.server.folder.path().join("remote"));
-    let question = stage.lists_and_calls(command, "ann").await;
-    assert!(question.contains("The client itself: it registered here"), "{question}");
-    assert_eq!(stage.grant("ann")["vouchedBy"], "itself");
+    for registration in REGISTRATIONS {
+        let Some(stage) = Stage::before(registration).await else { return };
+        let mut command = stage.driver(&stage.tools.node, "remote.mjs", &[], &[]);
+        command.env("MCP_REMOTE_CONFIG_DIR", stage.server.folder.path().join("remote"));
+        let question = stage.lists_and_calls(command, "ann").await;
+        assert!(question.contains("The client itself: it registered here"), "{question}");
+        assert_eq!(stage.grant("ann")["vouchedBy"], "itself");
+    }
 }
 
 /// ID-JAG: no browser, an assertion of the provider, and a client with a secret.
