@@ -78,10 +78,9 @@ pub struct GrantTerms {
     /// Where the tokens can be revoked (RFC 7009).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revocation_url: Option<String>,
-    /// The creators of the key with which the person consented; `None` before the consent is
-    /// finished, and in grants of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub makers: Option<Vec<PrincipalId>>,
+    /// The creators of the key with which the person consented.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub makers: Vec<PrincipalId>,
 }
 
 /// The states of a grant.
@@ -333,12 +332,11 @@ impl AccountGrant {
     /// of a principal is for keys of one ancestry: who created another key could act with an
     /// account that it did not connect, or connect one for the others.
     pub fn is_for(&self, makers: &[PrincipalId]) -> bool {
-        let (Some(own), Some(consented)) = (&self.place.owner.principal, &self.terms.makers) else {
-            return true;
-        };
+        let Some(own) = &self.place.owner.principal else { return true };
+        let consented = &self.terms.makers;
         let hands =
             |makers: &[PrincipalId]| makers.iter().chain([own]).cloned().collect::<BTreeSet<_>>();
-        hands(makers) == hands(consented)
+        makers == consented || hands(makers) == hands(consented)
     }
 }
 
@@ -382,7 +380,7 @@ mod tests {
         names.split_whitespace().map(|name| name.parse().unwrap()).collect()
     }
 
-    fn grant(principal: Option<&str>, makers: Option<&str>) -> AccountGrant {
+    fn grant(principal: Option<&str>, makers: &str) -> AccountGrant {
         let owner = Owner {
             tenant: "acme".parse().unwrap(),
             principal: principal.map(|principal| principal.parse().unwrap()),
@@ -407,7 +405,7 @@ mod tests {
                 missing_scopes: Vec::new(),
                 withheld_scopes: Vec::new(),
                 revocation_url: None,
-                makers: makers.map(ids),
+                makers: ids(makers),
             },
             created_at: Timestamp::UNIX_EPOCH,
             changed_at: Timestamp::UNIX_EPOCH,
@@ -431,10 +429,9 @@ mod tests {
             ("eve", "", false),
             ("root eve", "root", false),
         ] {
-            let found = grant(Some("ana"), Some(consented)).is_for(&ids(makers));
+            let found = grant(Some("ana"), consented).is_for(&ids(makers));
             assert_eq!(found, expected, "{consented:?} {makers:?}");
         }
-        assert!(grant(Some("ana"), None).is_for(&ids("eve")), "of an earlier version");
-        assert!(grant(None, Some("root")).is_for(&ids("eve")), "the tenant's");
+        assert!(grant(None, "root").is_for(&ids("eve")), "the tenant's");
     }
 }

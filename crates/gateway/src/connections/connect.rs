@@ -223,7 +223,7 @@ impl Connections {
         let grant = AccountGrant {
             id: pending.id,
             place: pending.place,
-            terms: GrantTerms { makers: Some(caller.makers.clone()), ..terms },
+            terms: GrantTerms { makers: caller.makers.clone(), ..terms },
             created_at: now,
             changed_at: now,
             expires_at: None,

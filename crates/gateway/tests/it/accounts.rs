@@ -142,7 +142,7 @@ fn terms() -> GrantTerms {
         missing_scopes: Vec::new(),
         withheld_scopes: Vec::new(),
         revocation_url: None,
-        makers: None,
+        makers: Vec::new(),
     }
 }
 

@@ -387,7 +387,7 @@ impl AccountConnector for Connector {
             missing_scopes: Vec::new(),
             withheld_scopes,
             revocation_url: terms.revocation_url.clone(),
-            makers: None,
+            makers: Vec::new(),
         };
         let secrets = GrantSecrets {
             access_token: Some(access_token),

@@ -55,7 +55,7 @@ pub fn grant(id: &str, principal: &str) -> AccountGrant {
             missing_scopes: vec!["repo:delete".to_owned()],
             withheld_scopes: vec!["admin".to_owned()],
             revocation_url: Some("https://id.example/revoke".to_owned()),
-            makers: Some(vec!["root".parse().unwrap()]),
+            makers: vec!["root".parse().unwrap()],
         },
         created_at: moment(1),
         changed_at: moment(1),
@@ -114,7 +114,7 @@ pub async fn a_grant_comes_back_as_it_was_put(storage: &dyn Storage) {
             missing_scopes: Vec::new(),
             withheld_scopes: Vec::new(),
             revocation_url: None,
-            makers: None,
+            makers: Vec::new(),
             state: GrantState::NeedsConsent,
             ..full.terms.clone()
         },

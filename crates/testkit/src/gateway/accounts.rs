@@ -206,7 +206,7 @@ impl AccountConnector for TestAccounts {
                     missing_scopes: Vec::new(),
                     withheld_scopes: Vec::new(),
                     revocation_url: None,
-                    makers: None,
+                    makers: Vec::new(),
                 },
                 GrantSecrets {
                     access_token: Some(Secret::new(Self::TOKEN.to_owned())),

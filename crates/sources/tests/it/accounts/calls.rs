@@ -114,7 +114,7 @@ async fn a_key_that_somebody_else_made_uses_no_account() {
     let place = stage.place(person("ann"));
     let (mut grant, secrets) = stage.grants.get(&place, stage.clock.now()).await.unwrap().unwrap();
     let ids = |names: &[&str]| names.iter().map(|it| it.parse().unwrap()).collect::<Vec<_>>();
-    grant.terms.makers = Some(ids(&["root"]));
+    grant.terms.makers = ids(&["root"]);
     assert!(stage.grants.change(grant, secrets).await.unwrap());
     let need = rig.source.credential_for(crate::rig::permit("whoami", None, None).entry());
     let ann = "ann".parse().unwrap();
