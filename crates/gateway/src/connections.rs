@@ -212,6 +212,10 @@ pub struct ConnectionPreview {
     /// Those of the scopes that the account has not yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub new_scopes: Vec<String>,
+    /// The host of the authorization server where the accounts of the source are connected, if the
+    /// service names another one now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub earlier_server: Option<String>,
     /// Whether an earlier account is replaced.
     pub again: bool,
     /// The principal that consents.
@@ -365,17 +369,18 @@ impl Connections {
 
 impl Asked {
     fn of(prospect: Prospect) -> Self {
-        let Prospect { issuer, authorization, token, scopes } = prospect;
+        let Prospect { issuer, authorization, token, scopes, .. } = prospect;
         let mut servers: Vec<String> = Vec::new();
         for address in [issuer, authorization, token] {
-            let url = Url::parse(&address).ok();
-            let host = url.as_ref().and_then(Url::host_str);
-            if let Some(host) = host.filter(|host| !servers.iter().any(|it| it == host)) {
-                servers.push(host.to_owned());
-            }
+            servers.extend(host_of(&address).filter(|host| !servers.contains(host)));
         }
         Self { servers, scopes }
     }
+}
+
+/// The host of `address`.
+fn host_of(address: &str) -> Option<String> {
+    Url::parse(address).ok()?.host_str().map(str::to_owned)
 }
 
 // === impl Found ===

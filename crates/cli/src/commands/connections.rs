@@ -77,7 +77,7 @@ async fn connect(args: &ConnectArgs, client: &Client, printer: Printer) -> anyho
     let preview = client.post(&["v1", "connections", "preview"], Some(&body)).await?;
     let mut made = client.post(&["v1", "connections", "link"], Some(&body)).await?;
     if let Some(made) = made.as_object_mut() {
-        for name in ["host", "servers", "scopes"] {
+        for name in ["host", "servers", "earlierServer", "scopes"] {
             made.extend(preview.get(name).map(|value| (name.to_owned(), value.clone())));
         }
     }
@@ -158,7 +158,13 @@ fn asked(source: &str, preview: &Value) -> String {
         scopes if scopes.is_empty() => "those that it shows before you agree".to_owned(),
         scopes => scopes.join(" "),
     };
-    format!("the account for `{source}` is at {host}; you sign in at {servers}, for: {scopes}")
+    let earlier = match member(preview, "earlierServer") {
+        "" => String::new(),
+        earlier => format!(" (before, accounts were connected at {earlier})"),
+    };
+    format!(
+        "the account for `{source}` is at {host}; you sign in at {servers}{earlier}, for: {scopes}"
+    )
 }
 
 /// The id that `typed` equals or starts; `typed` if the caller's list has none.

@@ -47,9 +47,10 @@ fn files(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
 fn completed(block: &str) -> String {
     const SOURCE: &str = "[[source]]\nid = \"s\"\nkind = \"mcp\"\n";
     const ISSUER: &str = "[auth.jwt]\nissuer = \"https://id.example.com\"\naudiences = [\"a\"]\n";
-    if block.starts_with("allow = ") {
+    let is_part = !block.contains("[[source]]");
+    if block.starts_with("allow = ") || (block.contains("[source.oauth]") && is_part) {
         format!("{SOURCE}url = \"https://tools.example.com/mcp\"\n{block}")
-    } else if block.contains("[source.") && !block.contains("[[source]]") {
+    } else if block.contains("[source.") && is_part {
         format!("{SOURCE}command = [\"x\"]\n{block}")
     } else if block.contains("[auth.jwt") && !block.contains("issuer = ") {
         format!("{ISSUER}{}", block.replace("[auth.jwt]\n", ""))

@@ -67,6 +67,9 @@ pub struct Prospect {
     pub token: String,
     /// The scopes that are requested.
     pub scopes: Vec<String>,
+    /// The authorization server where the accounts of the source are connected, if it is another
+    /// one, and the service decides about it. Only a preview has it.
+    pub earlier_issuer: Option<String>,
 }
 
 /// The parameters that the browser brings back.
@@ -152,6 +155,7 @@ impl BegunAuthorization {
             authorization: self.address.clone(),
             token: terms.oauth2.token_url.clone(),
             scopes: terms.oauth2.scopes.clone(),
+            earlier_issuer: None,
         }
     }
 }

@@ -18,7 +18,7 @@ use toolcrib_oauth::{registration::ClientDescription, scopes};
 
 use super::{
     Asked, BegunConnection, Connection, ConnectionError, ConnectionPreview, ConnectionResponse,
-    Connections, Found, LIFETIME, MANAGE, Wanted, host, of, request_id, secret,
+    Connections, Found, LIFETIME, MANAGE, Wanted, host, host_of, of, request_id, secret,
 };
 use crate::{
     audit::lone_event,
@@ -57,6 +57,7 @@ impl Gateway {
             host: host(spec),
             of: of(&found.place),
             new_scopes: prospect.scopes.iter().filter(is_new).cloned().collect(),
+            earlier_server: prospect.earlier_issuer.as_deref().and_then(host_of),
             asked: Asked::of(prospect),
             again: earlier.is_some(),
             principal: caller.id.clone(),

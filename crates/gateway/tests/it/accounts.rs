@@ -74,6 +74,7 @@ impl AccountConnector for Service {
             authorization: "https://id.example/authorize".to_owned(),
             token: "https://id.example/token".to_owned(),
             scopes: self.asked(),
+            earlier_issuer: None,
         })
     }
 

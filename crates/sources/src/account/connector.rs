@@ -27,7 +27,7 @@ use toolcrib_oauth::{
 use url::Url;
 
 use super::{
-    discovery::{Discovery, MOVED, Server, unavailable, unsupported},
+    discovery::{Discovery, Server, unavailable, unsupported},
     hub::{Hub, token_end},
     reach::Reach,
     revoke::revoke,
@@ -120,9 +120,9 @@ impl Connector {
         self.0.store.as_ref().ok_or_else(|| unsupported("this program connects no accounts"))
     }
 
-    /// The authorization server that the accounts of the source are bound to: that of the earliest
+    /// The authorization server where the accounts of the source are connected: that of the earliest
     /// grant, unless the configuration decides.
-    async fn bound(
+    async fn known(
         &self,
         account: &AccountSpec,
         place: &GrantPlace,
@@ -130,20 +130,24 @@ impl Connector {
         if account.issuer.is_some() || account.endpoints.is_some() {
             return Ok(None);
         }
-        let bound = self.store()?.issuer_of(&place.owner.tenant, &place.source).await;
-        bound.map_err(|error| of_store(&error))
+        let known = self.store()?.issuer_of(&place.owner.tenant, &place.source).await;
+        known.map_err(|error| of_store(&error))
     }
 
+    /// The authorization server, and the earlier one if that is another.
     async fn discovered(
         &self,
         spec: &SourceSpec,
         account: &AccountSpec,
         place: &GrantPlace,
         reach: &Reach,
-    ) -> Result<Server, AccountError> {
-        let bound = self.bound(account, place).await?;
-        let bound = bound.as_deref();
-        Discovery { network: &self.0.network, spec, account, reach, bound }.run().await
+    ) -> Result<(Server, Option<String>), AccountError> {
+        let known = self.known(account, place).await?;
+        let network = &self.0.network;
+        let discovery = Discovery { network, spec, account, reach, known: known.as_deref() };
+        let server = discovery.run().await?;
+        let earlier = known.filter(|known| *known != server.issuer);
+        Ok((server, earlier))
     }
 
     /// The client for a request; registers one if needed.
@@ -261,17 +265,18 @@ impl AccountConnector for Connector {
         earlier: Option<&AccountGrant>,
     ) -> Result<Prospect, AccountError> {
         let (account, reach) = (account_of(spec)?, Reach::of(spec));
-        let server = self.discovered(spec, account, place, &reach).await?;
+        let (server, earlier_issuer) = self.discovered(spec, account, place, &reach).await?;
         let scopes = wanted(account, &server, earlier);
         let Server { issuer, authorization, token, .. } = server;
-        Ok(Prospect { issuer, authorization: authorization.into(), token, scopes })
+        let authorization = authorization.into();
+        Ok(Prospect { issuer, authorization, token, scopes, earlier_issuer })
     }
 
     async fn begin(&self, request: ConnectRequest<'_>) -> Result<BegunAuthorization, AccountError> {
         let account = account_of(request.spec)?;
         self.store()?;
         let reach = Reach::of(request.spec);
-        let server = self.discovered(request.spec, account, &request.place, &reach).await?;
+        let (server, _) = self.discovered(request.spec, account, &request.place, &reach).await?;
         let client = self.client(&request, account, &server, &reach).await?;
         let scopes = wanted(account, &server, request.earlier);
         let resource = match &account.resource {
@@ -336,11 +341,6 @@ impl AccountConnector for Connector {
             response.issuer = None;
         }
         let code = read_response(&response, &terms.issuer, terms.names_issuer)?;
-        // The first account of the source may have been connected meanwhile.
-        let bound = self.bound(account, &pending.place).await?;
-        if bound.is_some_and(|bound| bound != terms.issuer) {
-            return Err(unsupported(MOVED));
-        }
         let (secret, is_registered) = self.client_secret(account, terms).await?;
         let oauth2 = &terms.oauth2;
         let client = Client {

@@ -32,11 +32,6 @@ const PATIENCE: Duration = Duration::from_secs(25);
 /// Time limit of the request for a challenge.
 const CHALLENGE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The error of a service whose accounts are connected at another authorization server.
-pub(super) const MOVED: &str = "the service does not name the authorization server where its \
-                                accounts are connected; if it has moved, the operator has to set \
-                                `issuer` in `[source.oauth]`";
-
 /// Names no address: the person in the browser gets it.
 const NOT_FOR_BROWSERS: &str = "the authorization server leads browsers to an address that is not public, or not https; if \
      this is intended, the operator lists its host or network in the source's `allow`, or sets \
@@ -71,9 +66,9 @@ pub(super) struct Discovery<'a> {
     pub(super) spec: &'a SourceSpec,
     pub(super) account: &'a AccountSpec,
     pub(super) reach: &'a Reach,
-    /// The authorization server where the accounts of the source are connected. A service cannot
-    /// name another one later.
-    pub(super) bound: Option<&'a str>,
+    /// The authorization server where the accounts of the source are connected. It comes first if the
+    /// service names several.
+    pub(super) known: Option<&'a str>,
 }
 
 pub(super) fn unsupported(problem: &str) -> AccountError {
@@ -113,13 +108,14 @@ impl Discovery<'_> {
     }
 
     async fn server(&self) -> Result<Server, AccountError> {
-        let lead = match &self.account.issuer {
+        let mut lead = match &self.account.issuer {
             Some(issuer) => {
                 let issuers = vec![issuer.clone()];
                 Lead { issuers, resource: None, scopes: Vec::new() }
             }
-            None => self.within_bound(self.lead().await?)?,
+            None => self.lead().await?,
         };
+        lead.issuers.sort_by_key(|issuer| self.known != Some(issuer.as_str()));
         let mut trouble = None;
         for issuer in &lead.issuers {
             match self.metadata(issuer).await {
@@ -132,17 +128,6 @@ impl Discovery<'_> {
             }
         }
         Err(trouble.unwrap_or_else(|| unsupported("the service names no authorization server")))
-    }
-
-    /// Leaves only the authorization server where the accounts are connected, if there are some.
-    fn within_bound(&self, mut lead: Lead) -> Result<Lead, AccountError> {
-        let Some(bound) = self.bound else { return Ok(lead) };
-        lead.issuers.retain(|issuer| issuer == bound);
-        if lead.issuers.is_empty() {
-            self.note("it is not the one where the accounts of the source are connected");
-            return Err(unsupported(MOVED));
-        }
-        Ok(lead)
     }
 
     /// Finds the authorization servers of the service.

@@ -159,6 +159,7 @@ impl AccountConnector for TestAccounts {
             authorization: "https://id.example/authorize".to_owned(),
             token: "https://id.example/token".to_owned(),
             scopes: oauth2().scopes,
+            earlier_issuer: None,
         })
     }
 

@@ -155,6 +155,9 @@ pub(super) struct PreviewView {
     scopes: Vec<String>,
     /// Those of them that the account has not yet.
     new_scopes: Option<Vec<String>>,
+    /// The host of the authorization server where the accounts of the source are connected, if the
+    /// service names another one now.
+    earlier_server: Option<String>,
     /// Whether an earlier account is replaced.
     again: bool,
     /// The principal that consents.
@@ -175,15 +178,36 @@ pub(super) struct BeginBody {
 /// The account to connect: that of `link`, or that of `source`.
 #[derive(ToSchema)]
 #[schema(as = BeginBody)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it only describes what BeginBody reads")]
+pub(super) enum BeginView {
+    /// That of a link.
+    Link(BeginLink),
+    /// That of a source.
+    Source(BeginSource),
+}
+
+/// A link, and what the person has seen.
+#[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "it only describes what BeginBody reads")]
-pub(super) struct BeginView {
-    /// The secret of a link.
-    link: Option<String>,
-    /// A source.
-    source: Option<String>,
+pub(super) struct BeginLink {
+    /// Its secret.
+    link: String,
+    /// What the person has seen. If the service wants something else now, nothing begins.
+    shown: Option<AskedView>,
+}
+
+/// A source, and what the person has seen.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "it only describes what BeginBody reads")]
+pub(super) struct BeginSource {
+    /// The source.
+    source: String,
     /// Whether to connect the account of the tenant. Requires the scope `connections:manage`.
-    tenant: Option<bool>,
+    #[schema(required = false)]
+    tenant: bool,
     /// What the person has seen. If the service wants something else now, nothing begins.
     shown: Option<AskedView>,
 }

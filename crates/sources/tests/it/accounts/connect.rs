@@ -166,58 +166,37 @@ async fn unusable_servers_are_refused() {
     }
 }
 
-/// The first account binds the source to its authorization server. A service that is taken over
-/// cannot send the next person elsewhere.
+/// A service can move to another authorization server, where a new client is registered. The person
+/// sees it before.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_cannot_name_another_authorization_server_later() {
+async fn another_authorization_server_is_announced() {
     let other = OAuthServer::start(OAuthBehaviour::default());
     let mut stage = Stage::new(OAuthBehaviour::default());
     let UpstreamSpec::McpHttp(http) = &mut stage.spec.upstream else { unreachable!() };
     http.allow = ["127.0.0.1".parse().unwrap()].into_iter().collect();
-    let early = stage.begin_for(person("eve"), None).await.unwrap();
-    let response = stage.consent(&early);
-    let ann = stage.connect(person("ann"), "ann").await;
+    stage.connect(person("ann"), "ann").await;
+    let preview = async |stage: &Stage| {
+        let (connector, place) = (stage.factory.accounts(), stage.place(person("bob")));
+        connector.preview(&stage.spec, &place, None).await.unwrap()
+    };
+    assert_eq!(preview(&stage).await.earlier_issuer, None);
     stage.server.behave(|it| it.servers = Some(vec![other.issuer()]));
-    for owner in [person("ann"), person("bob")] {
-        let earlier = stage.grant(owner.clone()).await;
-        let connector = stage.factory.accounts();
-        let place = stage.place(owner.clone());
-        let preview = connector.preview(&stage.spec, &place, earlier.as_ref()).await;
-        let said = problem(preview.unwrap_err());
-        assert!(said.contains("`issuer`"), "{said}");
-        let begun = stage.begin_for(owner, None).await;
-        assert_eq!(problem(begun.err().unwrap()), said);
-    }
-    let asked = |server: &OAuthServer, path| server.arrived(path).len();
-    assert_eq!(asked(&other, "/.well-known/oauth-authorization-server"), 0);
-    assert_eq!(asked(&other, "/register"), 0);
-    // One of several servers is still the right one, wherever it is in the list.
+    let moved = preview(&stage).await;
+    assert_eq!((moved.issuer, moved.earlier_issuer), (other.issuer(), Some(stage.server.issuer())));
+    assert!(other.arrived("/register").is_empty());
+    let begun = stage.begin_for(person("bob"), None).await.unwrap();
+    assert!(begun.address.starts_with(&other.url("/authorize")), "{}", begun.address);
+    assert_eq!(other.arrived("/register").len(), 1, "a client of its own");
+    // One of several servers is still the earlier one, wherever it is in the list.
     let both = vec![other.issuer(), stage.server.issuer()];
     stage.server.behave(|it| it.servers = Some(both));
-    let begun = stage.begin_for(person("bob"), None).await.unwrap();
-    assert!(begun.address.starts_with(&stage.server.url("/authorize")), "{}", begun.address);
-    stage.finish(&early, &response).await.unwrap();
+    let both = preview(&stage).await;
+    assert_eq!((both.issuer, both.earlier_issuer), (stage.server.issuer(), None));
     // The operator decides.
     let issuer = other.issuer();
     stage.configure(|account| account.issuer = Some(issuer));
-    let begun = stage.begin_for(person("bob"), None).await.unwrap();
-    assert!(begun.address.starts_with(&other.url("/authorize")), "{}", begun.address);
-    // What began at another server before the first account was connected does not end there.
-    stage.configure(|account| account.issuer = None);
-    let mut begun = stage.begin_for(person("bob"), None).await.unwrap();
-    begun.pending.terms.issuer = other.issuer();
-    let response = AuthorizationResponse { issuer: Some(other.issuer()), ..stage.consent(&begun) };
-    let refused = stage.finish(&begun, &response).await.unwrap_err();
-    assert!(problem(refused).contains("`issuer`"));
-    // Without an account, the source is not bound.
-    for owner in [person("ann"), person("eve")] {
-        let grant = stage.grant(owner).await.unwrap();
-        stage.grants.remove(&grant.place.owner.tenant, &grant.id).await.unwrap();
-    }
-    stage.server.behave(|it| it.servers = Some(vec![other.issuer()]));
-    let begun = stage.begin_for(person("bob"), None).await.unwrap();
-    assert!(begun.address.starts_with(&other.url("/authorize")), "{}", begun.address);
-    assert_eq!(ann.terms.issuer, stage.server.issuer());
+    let decided = preview(&stage).await;
+    assert_eq!((decided.issuer, decided.earlier_issuer), (other.issuer(), None));
 }
 
 /// A preview names the contents of a consent, and registers no client.

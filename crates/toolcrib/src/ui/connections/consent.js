@@ -75,6 +75,14 @@ function Question({ it, wanted, who, onChanged }) {
       <dd id="connection-servers">
         ${it.servers.map((server, at) => html`${at > 0 && ', '}<bdi key=${server} class="strong">${server}</bdi>`)}
       </dd>
+      ${
+        it.earlierServer &&
+        html`<dt>Changed</dt>
+          <dd id="connection-moved">
+            Before, accounts were connected at <bdi class="strong">${it.earlierServer}</bdi>. If you do not know
+            why this has changed, do not go on: the service can send you to any place.
+          </dd>`
+      }
       <dt>Access</dt>
       <dd id="connection-scopes">
         ${

@@ -262,7 +262,12 @@ impl Stage {
         for secret in secrets.chain(["service.example", "127.0.0.1"]) {
             assert!(!text.contains(secret), "{secret}: {text}");
         }
-        assert_eq!(reply.header("set-cookie"), "", "{text}");
+        // A refused response uses its request up, so its cookie ends.
+        let cookie = reply.header("set-cookie");
+        assert!(
+            cookie.is_empty() || cookie.contains("=; ") && cookie.contains("Max-Age=0"),
+            "{text}"
+        );
         (reply.status, text)
     }
 }
@@ -431,7 +436,7 @@ async fn of_all_accounts_the_own_one_is_listed_and_removed() {
             assert_eq!(listed.contains(NAMES[owner]), owner == person, "{proof:?}: {listed}");
             let removed = asker.delete(&path(id)).await;
             match owner == person {
-                true => assert_eq!(removed.status, 204, "{}", removed.text()),
+                true => assert_eq!(removed.status, 200, "{}", removed.text()),
                 false => drop(refusals.insert(stage.refusal(&removed, &back))),
             }
             let again = asker.delete(&path(id)).await;
