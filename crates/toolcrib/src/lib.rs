@@ -21,6 +21,7 @@ mod connect;
 mod explorer;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod html;
 mod idempotency;
 mod mcp;
 mod middleware;

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use toolcrib_core::text::visible_line;
 use toolcrib_gateway::bridge::{ConsentPreview, Unredirected};
 
-use crate::respond::private;
+use crate::{html::escape, respond::private};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark}\
@@ -89,19 +89,4 @@ fn page(status: StatusCode, title: &str, body: &str) -> Response {
 /// Text that others wrote, as people see it.
 fn shown(text: &str) -> String {
     escape(&visible_line(text))
-}
-
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#x27;"),
-            other => out.push(other),
-        }
-    }
-    out
 }

@@ -10,7 +10,7 @@ use toolcrib_config::ExplorerConfig;
 use toolcrib_core::catalog::Body;
 
 use super::assets::{REVALIDATED, VERSION};
-use crate::respond;
+use crate::{html::escape, respond};
 
 const TEMPLATE: &str = include_str!("../ui/index.html");
 
@@ -108,21 +108,6 @@ fn fill(template: &str, value: impl Fn(&str) -> Option<String>) -> String {
         }
     }
     out.push_str(rest);
-    out
-}
-
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#x27;"),
-            other => out.push(other),
-        }
-    }
     out
 }
 
