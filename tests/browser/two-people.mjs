@@ -163,7 +163,7 @@ async function tryService([name, ...command]) {
   const service = await startService(...command);
   const server = await startGateway(service);
   const { call } = server;
-  const host = new URL(service.url).hostname;
+  const host = new URL(service.url).host;
 
   await check(`${name}: an administrator connects the account that lists the tools`, async () => {
     const { page, complaints, close } = await openPage(browsers.hanna);

@@ -378,9 +378,17 @@ impl Asked {
     }
 }
 
-/// The host of `address`.
+/// The host of `address`, see [`authority`].
 fn host_of(address: &str) -> Option<String> {
-    Url::parse(address).ok()?.host_str().map(str::to_owned)
+    authority(&Url::parse(address).ok()?)
+}
+
+/// The host of `url`, with a port that is not the default one.
+fn authority(url: &Url) -> Option<String> {
+    Some(match (url.host_str()?, url.port()) {
+        (host, Some(port)) => format!("{host}:{port}"),
+        (host, None) => host.to_owned(),
+    })
 }
 
 // === impl Found ===
@@ -431,11 +439,7 @@ fn may_have_own(caller: &Principal) -> bool {
 /// The host of the service of a source, with a port that is not the default one; or else its id.
 fn host(spec: &SourceSpec) -> String {
     let url = spec.upstream.configured().service_url().and_then(|url| Url::parse(url).ok());
-    let shown = url.as_ref().and_then(|url| match (url.host_str()?, url.port()) {
-        (host, Some(port)) => Some(format!("{host}:{port}")),
-        (host, None) => Some(host.to_owned()),
-    });
-    shown.unwrap_or_else(|| spec.id.to_string())
+    url.as_ref().and_then(authority).unwrap_or_else(|| spec.id.to_string())
 }
 
 /// A new secret of 43 characters.

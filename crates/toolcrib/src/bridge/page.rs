@@ -81,9 +81,13 @@ fn page(status: StatusCode, title: &str, body: &str) -> Response {
          <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\
          <style>{STYLE}</style></head><body><main>{body}</main></body></html>"
     );
-    let mut response = (status, Html(html)).into_response();
-    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, POLICY.clone());
-    private(response)
+    let response = (status, Html(html)).into_response();
+    let mut response = private(response);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, POLICY.clone());
+    // Without any referrer, browsers send the form with `Origin: null`, which is refused.
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    response
 }
 
 /// Text that others wrote, as people see it.

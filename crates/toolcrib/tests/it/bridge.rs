@@ -70,6 +70,8 @@ impl Browser {
     async fn sign_in(&mut self, query: &str) -> BTreeMap<String, String> {
         let page = self.open(query).await;
         assert_eq!(page.status, 200, "{}", page.text());
+        // With `no-referrer`, a browser would send the form with `Origin: null`.
+        assert_eq!(page.header("referrer-policy"), "same-origin");
         let away = self.answer(&page.text(), "allow").await;
         assert_eq!(away.status, 303, "{}", away.text());
         let back = self.pass(away.header("location")).await;

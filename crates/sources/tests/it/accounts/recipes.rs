@@ -65,10 +65,11 @@ impl toolcrib_config::SecretReader for Secrets {
     }
 }
 
+/// The sources with accounts. An example without its source is no recipe.
 fn blocks() -> impl Iterator<Item = &'static str> {
     let blocks = PAGE.split("```toml\n").skip(1);
     let blocks = blocks.map(|rest| rest.split("```").next().unwrap());
-    blocks.filter(|block| block.contains("[source.oauth]"))
+    blocks.filter(|block| block.contains("[[source]]") && block.contains("[source.oauth]"))
 }
 
 /// Every block, once for each of its addresses: further ones are in comments.
