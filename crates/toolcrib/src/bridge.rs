@@ -311,12 +311,12 @@ fn to(address: &str) -> Response {
     };
     location.set_sensitive(true);
     response.headers_mut().insert(header::LOCATION, location);
-    respond::private(response)
+    response
 }
 
 /// An answer for a client.
 fn answered(status: StatusCode, answer: Result<Value, Refused>) -> Response {
-    respond::private(match answer {
+    match answer {
         Ok(answer) => respond::json(status, &answer),
         Err(Refused { code, description }) => {
             let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::BAD_REQUEST);
@@ -328,5 +328,5 @@ fn answered(status: StatusCode, answer: Result<Value, Refused>) -> Response {
             }
             response
         }
-    })
+    }
 }

@@ -285,7 +285,8 @@ impl Guard {
         let headers = response.headers_mut();
         (mount.headers)(headers);
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        // A form of ours requires another policy.
+        headers.entry(header::REFERRER_POLICY).or_insert(HeaderValue::from_static("no-referrer"));
         if let Some(hsts) = &self.hsts {
             headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
         }

@@ -172,14 +172,6 @@ pub(crate) fn with_run(mut response: Response, run: Option<&RunId>) -> Response 
     response
 }
 
-/// `response`, which no cache keeps and no page sends on as its address.
-pub(crate) fn private(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    response
-}
-
 /// Adds `Retry-After` with `wait`, if there is one, rounded up to whole seconds.
 pub(crate) fn with_retry_after(mut response: Response, wait: Option<Duration>) -> Response {
     let seconds = wait.map(|wait| wait.as_nanos().div_ceil(1_000_000_000).to_string());

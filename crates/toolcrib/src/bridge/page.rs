@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use toolcrib_core::text::visible_line;
 use toolcrib_gateway::bridge::{ConsentPreview, Unredirected};
 
-use crate::{html::escape, respond::private};
+use crate::html::escape;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark}\
@@ -81,8 +81,7 @@ fn page(status: StatusCode, title: &str, body: &str) -> Response {
          <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\
          <style>{STYLE}</style></head><body><main>{body}</main></body></html>"
     );
-    let response = (status, Html(html)).into_response();
-    let mut response = private(response);
+    let mut response = (status, Html(html)).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, POLICY.clone());
     // Without any referrer, browsers send the form with `Origin: null`, which is refused.

@@ -169,7 +169,7 @@ function Disconnect({ it, who, onClose, onChanged }) {
   return html`<${Dialog} title="Disconnect the account" onClose=${onClose}>
     <form class="form" onSubmit=${end}>
       <p>
-        The tools of <bdi class="mono">${it.source}</bdi> stop acting with
+        The tools of <bdi class="mono">${it.source}</bdi> stop acting with${' '}
         ${it.of === 'tenant' ? 'the account of the tenant' : isOwn ? 'your account' : html`the account of <bdi>${it.principal}</bdi>`}${' '}
         at <bdi>${it.host}</bdi>. The server forgets its tokens, and then asks the service to end them. The
         service may list this access a while longer.
