@@ -9,7 +9,7 @@ import { createRequire } from 'node:module';
 import net from 'node:net';
 import { join } from 'node:path';
 import { outOfSight } from './layout.mjs';
-import { check, equal, finish, launch, openPage, signIn, startSession, truthy, until } from './lib.mjs';
+import { check, equal, finish, launch, openPage, startSession, truthy, until } from './lib.mjs';
 import { startClient } from './mcp-client.mjs';
 import { SECRET, startProvider } from './oidc-provider.mjs';
 import { program, startServer } from './own-server.mjs';
@@ -229,21 +229,10 @@ await check('a person sees the client in the console, and ends its access with t
   await close();
 });
 
-await check('the card of the account names the client behind a token', async () => {
+await check('an administrator sees the clients of all people, and others do not', async () => {
   const client = await signedIn('Reader of cards');
-  const { page, close } = await visit('#/connections/clients');
-  await signIn(page, client.tokens().access_token);
-  await page.click('#account-button');
-  const card = (await page.textContent('.menu')).replace(/\s+/g, ' ');
-  truthy(card.includes('acme.ada') && card.includes('signed in through Reader of cards'), card);
-  await page.keyboard.press('Escape');
-  equal(await page.locator('tr[data-client-grant]').count(), 1, 'clients');
   await client.mcp.close();
   client.stop();
-  await close();
-});
-
-await check('an administrator sees the clients of all people, and others do not', async () => {
   const { page, close } = await visit('#/connections/clients/all', keys.olga, PHONE);
   const row = page.locator('tr[data-client-grant]', { hasText: 'Reader of cards' });
   await row.waitFor();
@@ -280,8 +269,6 @@ await check('the command line lists clients and ends them', async () => {
   const list = await command('olga', 'list', '--all', '--json');
   const [grant] = JSON.parse(list.out);
   equal([grant.name, grant.principal, grant.vouchedBy], ['For the command line', 'acme.ada', 'itself'], 'the list');
-  const ownList = await command(client.tokens().access_token, 'list');
-  truthy(/For the command line .*itself/.test(ownList.out), `the own list of a token is ${ownList.out} ${ownList.err}`);
   const refused = await command('ben', 'list', '--all');
   equal(refused.code, 1, 'the exit code without the scope');
   truthy(refused.err.includes('keys:manage'), refused.err);
@@ -298,8 +285,10 @@ await check('the command line lists clients and ends them', async () => {
 await check('the record has each sign-in and each end, with the client’s id and no token', async () => {
   const key = keyOf('audit', 'audit:read');
   const events = await until('the events', async () => {
-    const reply = await fetch(`${own}/v1/events?limit=200`, { headers: { Authorization: `Bearer ${key}` } });
-    const found = (await reply.json()).events.map((it) => it.event ?? it).filter(({ type }) => type.startsWith('client.'));
+    const reply = await fetch(`${own}/v1/events?limit=100`, { headers: { Authorization: `Bearer ${key}` } });
+    // The server does not know a new key at once.
+    const { events: all = [] } = await reply.json();
+    const found = all.map((it) => it.event ?? it).filter(({ type }) => type.startsWith('client.'));
     return found.length >= 6 && found;
   });
   const kinds = events.map(({ type }) => type).sort();

@@ -13,6 +13,8 @@ use toolcrib_oauth::{
     server::redirect::{RedirectRules, is_private_scheme},
 };
 
+use url::{Host, Url};
+
 use super::{
     ClaimPath, JwtConfig,
     places::member,
@@ -20,6 +22,9 @@ use super::{
     secret::Value,
     units::{self as kind, Kind as _},
 };
+
+/// The start of the ids of clients that registered themselves.
+pub const REGISTERED_CLIENT: &str = "tcc_";
 
 const MAX_ACCESS: Duration = Duration::from_secs(60 * 60);
 const MIN_ACCESS: Duration = Duration::from_secs(60);
@@ -143,6 +148,43 @@ pub struct BridgeClientConfig {
     pub redirect_uris: Vec<String>,
 }
 
+// === impl BridgeConfig ===
+
+impl BridgeConfig {
+    /// Whether the client `id` may be used: a registered one while clients may register, one with a
+    /// document while its host is listed, and one of the operator while it is.
+    pub fn permits(&self, id: &str) -> bool {
+        if id.starts_with(REGISTERED_CLIENT) {
+            return self.registration;
+        }
+        match Url::parse(id) {
+            Ok(url) => self.permits_document(&url),
+            Err(_) => self.clients.iter().any(|client| client.id == id),
+        }
+    }
+
+    /// Whether documents at `url` are those of a listed host.
+    pub fn permits_document(&self, url: &Url) -> bool {
+        self.client_documents.iter().any(|listed| is_of_host(listed, url))
+    }
+}
+
+/// Whether documents at `url` are those of the `listed` host. Another port of a host can belong to
+/// another program; on this machine, programs choose their ports.
+fn is_of_host(listed: &str, url: &Url) -> bool {
+    let is_loopback = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    let host = url.host_str().unwrap_or_default();
+    match url.port() {
+        Some(port) if listed != host || !is_loopback => listed == format!("{host}:{port}"),
+        _ => listed == host,
+    }
+}
+
 fn one_hour() -> Duration {
     MAX_ACCESS
 }
@@ -238,7 +280,7 @@ impl Resolver<'_> {
             let at = |name: &str| format!("{key}.{name}");
             // An id of another form is that of a client of another kind.
             let is_id = is_short_text(&typed.id) && !typed.id.contains([':', '/']);
-            if !is_id || typed.id.starts_with("tcc_") {
+            if !is_id || typed.id.starts_with(REGISTERED_CLIENT) {
                 let message = "expected 1 to 256 characters without `:` and `/`, and not `tcc_` \
                                at the start";
                 self.complain(&at("id"), message);
@@ -272,12 +314,37 @@ fn is_short_text(text: &str) -> bool {
 fn check_host(text: &str) -> Result<String, &'static str> {
     let host = text.to_ascii_lowercase();
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-.[:]".contains(&b);
-    let written = |url: url::Url| match (url.host_str(), url.port()) {
+    let written = |url: Url| match (url.host_str(), url.port()) {
         (Some(name), Some(port)) => format!("{name}:{port}") == host,
         (name, _) => name == Some(host.as_str()),
     };
-    let is_host = url::Url::parse(&format!("https://{host}/")).is_ok_and(written);
+    let is_host = Url::parse(&format!("https://{host}/")).is_ok_and(written);
     let message = "expected a host such as \"claude.ai\", or with another port \
                    \"clients.example:8443\"";
     (is_host && host.bytes().all(plain)).then_some(host).ok_or(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_port_of_a_host_does_not_vouch() {
+        for (listed, url, expected) in [
+            ("a.example", "https://a.example/c", true),
+            ("a.example", "https://a.example:8443/c", false),
+            ("a.example", "https://b.example/c", false),
+            ("a.example:8443", "https://a.example:8443/c", true),
+            ("a.example:8443", "https://a.example/c", false),
+            ("a.example:8443", "https://a.example:8444/c", false),
+            ("127.0.0.1", "http://127.0.0.1:9/c", true),
+            ("127.0.0.1:9", "http://127.0.0.1:9/c", true),
+            ("127.0.0.1:9", "http://127.0.0.1:10/c", false),
+            ("[::1]", "http://[::1]:9/c", true),
+            ("10.0.0.1", "https://10.0.0.1:9/c", false),
+        ] {
+            let url = Url::parse(url).unwrap();
+            assert_eq!(is_of_host(listed, &url), expected, "{listed} {url}");
+        }
+    }
 }

@@ -75,7 +75,7 @@ use self::{
 };
 
 pub use approvals::{ApprovalsConfig, WebhookConfig};
-pub use bridge::{BridgeClientConfig, BridgeConfig};
+pub use bridge::{BridgeClientConfig, BridgeConfig, REGISTERED_CLIENT};
 pub use error::{ConfigError, LinePosition, Problem};
 pub use gate::{AnonymousConfig, DeniedCalls, GateConfig};
 pub use limits::{LimitPlace, OnOutage, SharedLimits};

@@ -77,7 +77,8 @@ pub trait BridgeStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Option<(BridgeItem, Secret)>, CredentialStoreError>;
 
-    /// The grants of a tenant, or of one of its principals, by id, expired ones included.
+    /// The grants of a tenant, or of one of its principals, by id, expired ones included. Those that
+    /// were changed, or sealed with a key that is missing, are left out.
     async fn grants(
         &self,
         tenant: &TenantId,

@@ -182,7 +182,7 @@ pub struct ActingClient {
     pub key: KeyId,
     /// The grant of the access token.
     pub grant: CredentialId,
-    /// The path that the token is for, without a `/` at its end; empty for the whole server.
+    /// The path that the token is for, `/mcp` or that of a toolset.
     pub path: String,
 }
 
@@ -194,8 +194,12 @@ pub struct PresentedToken(Option<Secret>);
 // === impl ActingClient ===
 
 impl ActingClient {
-    /// Whether the token is for requests to `path`.
+    /// Whether the token is for requests to `path`. With every token a client can see whose it is,
+    /// and what it may use.
     pub fn reaches(&self, path: &str) -> bool {
+        if matches!(path, "/v1/whoami" | "/v1/explain") {
+            return true;
+        }
         let rest = path.strip_prefix(self.path.as_str());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }

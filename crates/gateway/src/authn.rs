@@ -42,7 +42,7 @@ use chrono::DateTime;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
-use toolcrib_config::{Config, SourceConfig};
+use toolcrib_config::{BridgeConfig, Config, SourceConfig};
 use toolcrib_core::{
     clock::{Clock, Timestamp},
     id::{KeyId, PrincipalId},
@@ -116,6 +116,8 @@ struct Policy {
     tokens: Tokens,
     /// Whether a source exchanges the tokens of callers.
     exchanges: bool,
+    /// The authorization server whose access tokens are accepted.
+    bridge: Option<BridgeConfig>,
 }
 
 /// The credentials that a mount accepts, in addition to keys and the tokens of issuers.
@@ -540,7 +542,13 @@ impl Policy {
             source.spec.account.as_ref().is_some_and(|account| account.exchange.is_some())
         };
         let exchanges = config.sources.iter().any(exchanges);
-        Self { roles: config.roles.clone(), anonymous, tokens, exchanges }
+        Self {
+            roles: config.roles.clone(),
+            anonymous,
+            tokens,
+            exchanges,
+            bridge: config.bridge.clone(),
+        }
     }
 }
 

@@ -48,6 +48,8 @@ use crate::{
     ids,
 };
 
+/// The path of the endpoint with all tools.
+const MCP: &str = "/mcp";
 /// How long a person may be away at the provider.
 const SIGN_IN: Duration = Duration::from_secs(10 * 60);
 /// How long a code is valid.
@@ -59,21 +61,22 @@ const MAX_GRANTS: u64 = 100_000;
 const MAX_DOCUMENTS: usize = 256;
 
 /// The authorization server. Every request reads the current configuration.
+#[derive(Clone)]
 pub struct Bridge {
     services: Services,
     audit: Arc<Audit>,
     authenticator: Authenticator,
     store: Arc<dyn BridgeStore>,
     source: Option<Arc<dyn KeySetSource>>,
-    documents: Cache<String, Arc<KnownDocument>>,
+    documents: Arc<Cache<String, Arc<KnownDocument>>>,
     /// For everything that strangers can cause.
-    strangers: SignInLimits,
+    strangers: Arc<SignInLimits>,
 }
 
 /// The purpose of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Resource {
-    /// The path below which the token is valid; empty for the whole server.
+    /// The path at and below which the token is valid.
     path: String,
 }
 
@@ -101,8 +104,8 @@ impl Bridge {
             audit,
             authenticator,
             source,
-            documents: Cache::new(MAX_DOCUMENTS),
-            strangers: SignInLimits::new(),
+            documents: Arc::new(Cache::new(MAX_DOCUMENTS)),
+            strangers: Arc::new(SignInLimits::new()),
         }
     }
 
@@ -149,7 +152,8 @@ fn settings(config: &Config) -> Result<&BridgeConfig, Refused> {
 // === impl Resource ===
 
 impl Resource {
-    /// The resource that a client names, or the whole protected resource without a name (RFC 8707).
+    /// The resource that a client names (RFC 8707): a toolset, or all tools. Other parts of this server
+    /// are not for clients, although the metadata can have the address of the whole server.
     fn read(config: &Config, named: Option<&str>) -> Result<Self, Refused> {
         let unknown = Refused {
             code: ErrorCode::InvalidTarget,
@@ -158,14 +162,15 @@ impl Resource {
         let protected = config.resource.as_ref().ok_or(unknown)?;
         let own = settings(config)?.own_issuer.as_str();
         let whole = protected.resource.trim_end_matches('/');
-        let named = named.map_or(whole, |named| named.trim_end_matches('/'));
-        let path = named.strip_prefix(own).ok_or(unknown)?;
-        let is_known = match path {
-            "" => whole == own,
-            "/mcp" => true,
-            path => path.strip_prefix("/mcp/").is_some_and(is_toolset_name),
-        };
-        if is_known { Ok(Self { path: path.to_owned() }) } else { Err(unknown) }
+        let path = named.map_or(Some(MCP), |named| named.trim_end_matches('/').strip_prefix(own));
+        match path.ok_or(unknown)? {
+            "" if whole == own => Ok(Self { path: MCP.to_owned() }),
+            MCP => Ok(Self { path: MCP.to_owned() }),
+            path if path.strip_prefix("/mcp/").is_some_and(is_toolset_name) => {
+                Ok(Self { path: path.to_owned() })
+            }
+            _ => Err(unknown),
+        }
     }
 }
 

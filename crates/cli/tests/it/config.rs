@@ -155,7 +155,7 @@ fn a_missing_seal_key_is_named() {
     let checked = run(dir.path(), &["config", "check"]);
     let said = "warning: source `notes` acts with accounts, which requires `[store] seal_key`; \
                 create a key with `toolcrib credentials new-key`";
-    assert!(checked.code == 0 && checked.stdout.contains(said), "{checked:?}");
+    assert!(checked.code == 0 && checked.stderr.contains(said), "{checked:?}");
     run(dir.path(), &["credentials", "new-key", "--out", "seal.key"]).ok();
     let keyed = format!("[store]\nseal_key = {{ file = \"seal.key\" }}\n{public}{bridge}{source}");
     write_config(dir.path(), &keyed);

@@ -1,8 +1,8 @@
 //! Access tokens of clients: opaque texts in the table of keys, each with the facts of the ID token
 //! after which it was issued.
 //!
-//! Invariant: an access token is valid only at its own path, and has at most the rights that a
-//! token of its issuer would have now (I-100).
+//! Invariant: an access token is valid only at its own path, while the settings permit its client,
+//! and has at most the rights that a token of its issuer would have now (I-100).
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -40,6 +40,9 @@ impl Inner {
             return Err(AuthError::Invalid);
         }
         let policy = self.policy.load();
+        if !policy.bridge.as_ref().is_some_and(|bridge| bridge.permits(&client.id)) {
+            return Err(AuthError::Invalid);
+        }
         policy.tokens.renew(&holder, token, &policy.roles, self.clock.now())
     }
 }

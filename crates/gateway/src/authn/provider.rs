@@ -142,7 +142,7 @@ impl Authenticator {
         let endpoints = issuer.endpoints().await.map_err(unavailable)?;
         let grant = Grant::Refresh(refresh_token);
         let answer = request(&issuer, bridge, &endpoints, grant).await.map_err(unavailable)?;
-        let answer = match answer {
+        let answer = match answer.and_then(|answer| answer.bearer().map(|_| ()).map(|()| answer)) {
             Ok(answer) => answer,
             Err(TokenError::Refused(refusal))
                 if refusal.error.as_deref() == Some("invalid_grant") =>
@@ -184,6 +184,9 @@ impl Authenticator {
         let now = self.inner.clock.now();
         let proven =
             proof::assertion(&issuer, &bridge.own_issuer, text.expose(), now).await.ok()?;
+        if !has_required(bridge, &proven) {
+            return None;
+        }
         let said = |name: &str| proven.claims.get(name).and_then(Value::as_str);
         let (client, jti) =
             (said("client_id")?.to_owned(), said("jti").filter(|it| !it.is_empty())?);
@@ -208,10 +211,7 @@ impl Authenticator {
     ) -> Result<ProvenPerson, NoToken> {
         let now = self.inner.clock.now();
         let proven = proof::id_token(issuer, &bridge.client_id, text.expose(), nonce, now).await?;
-        let has = |(path, value): &(_, String)| {
-            claims::at(&proven.claims, path).and_then(Value::as_str) == Some(value)
-        };
-        match bridge.require.iter().all(has) {
+        match has_required(bridge, &proven) {
             true => mapped_person(issuer, &proven),
             false => Err(NoToken),
         }
@@ -222,6 +222,13 @@ impl Authenticator {
         let mut issuers = policy.tokens.issuers().iter();
         issuers.find(|issuer| issuer.config.issuer == name).cloned().ok_or(SignInError::NoIssuer)
     }
+}
+
+/// Whether the claims that the operator requires are there.
+fn has_required(bridge: &BridgeConfig, proven: &Proven) -> bool {
+    bridge.require.iter().all(|(path, value)| {
+        claims::at(&proven.claims, path).and_then(Value::as_str) == Some(value)
+    })
 }
 
 /// The address to which the provider sends the browser back.

@@ -220,7 +220,11 @@ pub(super) fn sign_in_id(state: &Secret) -> Result<CredentialId, Refused> {
 pub(super) fn no_provider(error: &SignInError) -> Refused {
     tracing::warn!(code = error.code(), "the identity provider cannot be used for a client");
     let (code, description) = match error {
-        SignInError::Busy { .. } | SignInError::Unreachable => {
+        SignInError::Busy { .. } => (
+            ErrorCode::TemporarilyUnavailable,
+            "too many people are signing in at this moment; try again soon",
+        ),
+        SignInError::Unreachable => {
             (ErrorCode::TemporarilyUnavailable, "the identity provider cannot be reached now")
         }
         SignInError::Unproven | SignInError::CodeExpired | SignInError::Rejected => {

@@ -5,20 +5,18 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::time::Duration;
-use toolcrib_config::{BridgeClientConfig, BridgeConfig};
+use toolcrib_config::{BridgeClientConfig, BridgeConfig, REGISTERED_CLIENT};
 use toolcrib_core::{bridge::BridgeKind, credential::Secret, id::CredentialId};
 use toolcrib_oauth::server::{
     client::{ClientDescription, MAX_DESCRIPTION, document_url},
     error::{ErrorCode, Refused},
     token::SentClient,
 };
-use url::{Host, Url};
+use url::Url;
 
 use super::{Bridge, NewItem, decoded, document::KnownDocument, settings, unavailable};
 use crate::{clock::after, ids};
 
-/// The start of the ids of registered clients.
-const REGISTERED: &str = "tcc_";
 /// How long a registered client stays without a grant.
 const UNUSED: Duration = Duration::from_secs(60 * 60);
 /// The most registered clients.
@@ -74,7 +72,7 @@ impl Bridge {
             let description = "too many clients are registered; try again later";
             return Err(Refused { code: ErrorCode::TemporarilyUnavailable, description });
         }
-        Ok(client.registered(&format!("{REGISTERED}{id}"), self.services.now()))
+        Ok(client.registered(&format!("{REGISTERED_CLIENT}{id}"), self.services.now()))
     }
 
     /// The client with `id`.
@@ -84,10 +82,13 @@ impl Bridge {
         id: &str,
     ) -> Result<KnownClient, Refused> {
         let unknown = Refused::client("the client is unknown; it may have to register again");
+        if !bridge.permits(id) {
+            return Err(unknown);
+        }
         let (description, origin) = if let Some(preset) = preset(bridge, id) {
             let (name, redirect_uris) = (Some(preset.name.clone()), preset.redirect_uris.clone());
             (ClientDescription { name, redirect_uris }, ClientOrigin::Operator)
-        } else if let Some(registered) = id.strip_prefix(REGISTERED) {
+        } else if let Some(registered) = id.strip_prefix(REGISTERED_CLIENT) {
             let id = CredentialId::parse(registered).map_err(|_| unknown)?;
             let found = self.store.get(BridgeKind::Client, &id, self.services.now()).await;
             let found = found.map_err(|error| unavailable(&error))?;
@@ -101,7 +102,9 @@ impl Bridge {
 
     /// Lets a registered client live at least as long as a grant that it got.
     pub(super) async fn keep_client(&self, id: &str, lifetime: Duration) {
-        let Some(Ok(id)) = id.strip_prefix(REGISTERED).map(CredentialId::parse) else { return };
+        let Some(Ok(id)) = id.strip_prefix(REGISTERED_CLIENT).map(CredentialId::parse) else {
+            return;
+        };
         let now = self.services.now();
         // Without success, the client has to register again for its next sign-in.
         if let Ok(Some((mut item, value))) = self.store.get(BridgeKind::Client, &id, now).await {
@@ -118,7 +121,7 @@ impl Bridge {
         let unknown = Refused::client("the client is unknown; it may have to register again");
         let url = document_url(id, &bridge.allow).ok_or(unknown)?;
         let host = url.host_str().unwrap_or_default();
-        if !bridge.client_documents.iter().any(|permitted| permits(permitted, &url)) {
+        if !bridge.permits_document(&url) {
             return Err(Refused::client("clients of this host are not permitted"));
         }
         let now = self.services.clock.monotonic_nanos();
@@ -142,26 +145,10 @@ impl Bridge {
     }
 }
 
-/// Whether documents at `url` are those of the `permitted` host. Another port of a host can belong
-/// to another program; on this machine, programs choose their ports.
-fn permits(permitted: &str, url: &Url) -> bool {
-    let is_loopback = match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
-    let host = url.host_str().unwrap_or_default();
-    match url.port() {
-        Some(port) if permitted != host || !is_loopback => permitted == format!("{host}:{port}"),
-        _ => permitted == host,
-    }
-}
-
 /// Who vouches for the client `id`, and the host if it is one. The configuration gives ids of the
 /// other forms to no client.
 pub(super) fn origin(id: &str) -> (ClientOrigin, Option<String>) {
-    if id.starts_with(REGISTERED) {
+    if id.starts_with(REGISTERED_CLIENT) {
         return (ClientOrigin::Itself, None);
     }
     match Url::parse(id).ok().as_ref().and_then(Url::host_str) {
@@ -193,26 +180,6 @@ fn hash(secret: &Secret) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn another_port_of_a_host_does_not_vouch() {
-        for (permitted, url, expected) in [
-            ("a.example", "https://a.example/c", true),
-            ("a.example", "https://a.example:8443/c", false),
-            ("a.example", "https://b.example/c", false),
-            ("a.example:8443", "https://a.example:8443/c", true),
-            ("a.example:8443", "https://a.example/c", false),
-            ("a.example:8443", "https://a.example:8444/c", false),
-            ("127.0.0.1", "http://127.0.0.1:9/c", true),
-            ("127.0.0.1:9", "http://127.0.0.1:9/c", true),
-            ("127.0.0.1:9", "http://127.0.0.1:10/c", false),
-            ("[::1]", "http://[::1]:9/c", true),
-            ("10.0.0.1", "https://10.0.0.1:9/c", false),
-        ] {
-            let url = Url::parse(url).unwrap();
-            assert_eq!(permits(permitted, &url), expected, "{permitted} {url}");
-        }
-    }
 
     #[test]
     fn the_form_of_an_id_says_who_vouches() {

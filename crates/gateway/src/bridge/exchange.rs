@@ -46,6 +46,10 @@ impl Bridge {
         let config = self.services.config();
         let bridge = settings(&config)?;
         let request = SentRequest::read(form, authorization)?;
+        // One that was removed meanwhile could not prove itself any more.
+        if !bridge.permits(&request.client.id) {
+            return Err(Refused::client("the client is unknown, or is not permitted any more"));
+        }
         let has_secret = authenticate(bridge, &request.client)?;
         match &request.grant {
             SentGrant::Code { code, verifier, redirect_uri } => {
@@ -145,7 +149,14 @@ impl Bridge {
                     stored.busy_until = Some(after(now, BUSY));
                     if self.change(item.clone(), &stored).await? {
                         item.revision = item.revision.saturating_add(1);
-                        return self.renew(bridge, item, stored, &presented).await;
+                        // A client that hangs up must not lose the provider's new token.
+                        let (this, bridge, token) = (self.clone(), bridge.clone(), token.clone());
+                        let renewal = async move {
+                            let presented = Presented::refresh(&token).ok_or(USED)?;
+                            this.renew(&bridge, item, stored, &presented).await
+                        };
+                        let renewed = self.services.background.complete(renewal).await;
+                        return renewed.map_err(|_| super::broken("a renewal has failed"))?;
                     }
                 }
             }
@@ -179,7 +190,13 @@ impl Bridge {
                 return Err(Refused { code: ErrorCode::TemporarilyUnavailable, description });
             }
         };
+        let mut outdated = Vec::new();
         if let Some(person) = renewal.person {
+            let rights = |token: &Token| (token.roles.clone(), token.scopes.clone());
+            if rights(&person.token) != rights(&stored.token) {
+                // The earlier access tokens have the earlier rights.
+                outdated.extend(stored.access.drain(..).map(|(key, _)| key));
+            }
             stored.token = person.token;
         }
         if let Some(token) = renewal.refresh_token {
@@ -190,11 +207,13 @@ impl Bridge {
         let refresh = next.refresh_text(&item.id, &successor);
         let access = self.new_access(bridge, &item, &mut next, now)?;
         item.expires_at = after(now, bridge.refresh_lifetime);
-        // Otherwise it was ended meanwhile.
-        match self.change(item, &next).await? {
-            true => self.issue(bridge, &access, Some(&refresh)).await,
-            false => Err(USED),
+        if !self.change(item, &next).await? {
+            // It was ended meanwhile.
+            return Err(USED);
         }
+        let revoked = self.authenticator.revoke_access(&outdated).await;
+        revoked.map_err(|error| unavailable(&error.into()))?;
+        self.issue(bridge, &access, Some(&refresh)).await
     }
 
     /// Creates an access token of a grant, which is noted in the grant but works only after

@@ -135,7 +135,7 @@ impl Bridge {
     /// Records a grant, and stores it.
     pub(super) async fn store_grant(&self, id: CredentialId, new: NewGrant) -> Result<(), Refused> {
         let NewGrant { person, stored, way, lifetime } = new;
-        self.make_room(&person).await?;
+        self.make_room(&person, &stored.client).await?;
         let body = EventBody::ClientSignedIn(ClientSignedIn {
             principal: person.principal.clone(),
             client_id: stored.client.clone(),
@@ -159,16 +159,17 @@ impl Bridge {
         }
     }
 
-    /// Ends the oldest grants of a person who has the most.
-    async fn make_room(&self, person: &PrincipalKey) -> Result<(), Refused> {
+    /// Ends the oldest grants of a person who has the most: those of `client` first, so that a busy
+    /// client does not end the others.
+    async fn make_room(&self, person: &PrincipalKey, client: &str) -> Result<(), Refused> {
         let own = self.store.grants(&person.tenant, Some(&person.principal)).await;
-        let mut own = own.map_err(|error| unavailable(&error))?;
-        own.sort_by_key(|(item, _)| item.created_at);
+        let own = own.map_err(|error| unavailable(&error))?.into_iter();
+        let mut own: Vec<(BridgeItem, StoredGrant)> =
+            own.filter_map(|(item, value)| Some((item, decoded(&value)?))).collect();
+        own.sort_by_key(|(item, stored)| (stored.client != client, item.created_at));
         let excess = own.len().saturating_sub(MAX_OWN_GRANTS - 1);
-        for (item, value) in own.into_iter().take(excess) {
-            if let Some(stored) = decoded(&value) {
-                self.end(&item, &stored, ClientEnd::Replaced, None).await?;
-            }
+        for (item, stored) in own.into_iter().take(excess) {
+            self.end(&item, &stored, ClientEnd::Replaced, None).await?;
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! The addresses to which a client's browser may be sent back.
 //!
 //! Invariant: an address that is not registered byte for byte is never used, except that the port of
-//! a loopback address may differ (RFC 8252, section 7.3).
+//! a loopback address may differ (RFC 8252, section 7.3). Browsers go to exactly this address: one
+//! that they would write in another way is refused.
 
 use url::{Host, Url};
 
@@ -49,9 +50,17 @@ pub fn is_private_scheme(text: &str) -> bool {
 pub fn matches(registered: &str, sent: &str) -> bool {
     registered == sent
         || match (without_loopback_port(registered), without_loopback_port(sent)) {
-            (Some(registered), Some(sent)) => registered == sent,
+            (Some(registered), Some(here)) => registered == here && is_as_written(sent),
             _ => false,
         }
+}
+
+/// Whether browsers go to the address that `text` shows: they decode and shorten others.
+fn is_as_written(text: &str) -> bool {
+    Url::parse(text).is_ok_and(|url| {
+        let has_port = url.port() != Some(0);
+        has_port && (url.as_str() == text || url.as_str().strip_suffix('/') == Some(text))
+    })
 }
 
 /// The texts before and after the port of an http address on this machine.
@@ -93,6 +102,9 @@ impl RedirectRules {
         if !url.username().is_empty() || url.password().is_some() || uri.contains('#') {
             return Err("a redirect URI has user information or a fragment");
         }
+        if !is_as_written(uri) {
+            return Err("a redirect URI is not written as browsers write it");
+        }
         match url.scheme() {
             // `https:host` parses as well, but is not the text of an address.
             "https" if uri.starts_with("https://") => Ok(()),
@@ -132,6 +144,9 @@ mod tests {
             ("http://127.0.0.1/cb", "http://127.0.0.1.evil.example:1/cb"),
             ("http://127.0.0.1/cb", "https://127.0.0.1:1/cb"),
             ("http://localhost", "http://localhost?x"),
+            ("http://127.0.0.1/cb", "http://127.0.0.1:0/cb"),
+            ("http://127.0.0.1/cb", "http://127.0.0.1:01/cb"),
+            ("http://127.0.0.1/cb", "http://127.0.0.1:/cb"),
         ] {
             assert!(!matches(registered, sent), "{registered} {sent}");
         }
@@ -145,6 +160,7 @@ mod tests {
             "https://a.example:8443/cb?x=1",
             "http://127.0.0.1:3000/cb",
             "http://localhost/cb",
+            "http://localhost:3000",
             "cursor://anysphere.cursor-retrieval/oauth/callback",
         ] {
             assert_eq!(rules.check(good), Ok(()), "{good}");
@@ -155,6 +171,14 @@ mod tests {
             "https://a.example/cb#",
             "https://a.example/cb#x",
             "https://u@a.example/cb",
+            "https://e%76il.example/",
+            "https:///evil.example/cb",
+            "https://0xa.1/cb",
+            "https://A.example/cb",
+            "https://a.example:443/cb",
+            "https://a.example/app/../cb",
+            "https://a.example/%2e%2e/cb",
+            "http://127.0.0.1:0/cb",
             "https://a.example/c b",
             "https:\\\\a.example/cb",
             "https:a.example/cb",

@@ -251,6 +251,10 @@ impl Exchanges {
         let reach = self.hub.reach(&query.place.source);
         let answer = reach.post_form(&self.hub.network, exchange.token_url, &form).await;
         let granted = TokenAnswer::read(&answer.map_err(TokenError::Unreachable)?)?;
+        // The service would get the caller's own token.
+        if granted.bearer()?.expose() == presented.expose() {
+            return Err(TokenError::Unusable("the exchanged token is the one that was sent"));
+        }
         Ok((granted.bearer()?.clone(), granted.lifetime.unwrap_or(UNSAID)))
     }
 

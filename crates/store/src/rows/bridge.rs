@@ -113,7 +113,13 @@ impl<D: Database> BridgeStore for Bridge<D> {
             .and("principal = ?", principal.map(PrincipalId::as_str))
             .then(" ORDER BY id");
         let keys = &self.0.options().seal_keys;
-        self.0.rows(query).await?.into_iter().map(|stored| open(keys, stored)).collect()
+        let opened = self.0.rows(query).await?.into_iter().map(|stored| open(keys, stored));
+        // One grant that cannot be read must not hide the others.
+        let is_sealed_otherwise = |opened: &Result<_, CredentialStoreError>| {
+            use CredentialStoreError::{NotGenuine, OtherKey};
+            matches!(opened, Err(OtherKey(_) | NotGenuine(_)))
+        };
+        opened.filter(|opened| !is_sealed_otherwise(opened)).collect()
     }
 
     async fn sweep(&self, now: Timestamp) -> Result<u64, CredentialStoreError> {

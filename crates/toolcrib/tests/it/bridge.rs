@@ -1,6 +1,8 @@
 //! Sign-in of MCP clients with an identity provider that registers none: a real provider, browsers
-//! with cookies, and every step out of order. `bridge/mixes.rs` has the tables of two people.
+//! with cookies, and every step out of order. `bridge/mixes.rs` has the tables of two people,
+//! and `bridge/ends.rs` the ways in which the access of a client ends.
 
+mod ends;
 mod mixes;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -223,7 +225,9 @@ async fn a_registered_client_signs_a_person_in_and_calls() {
     let listed = list(&gw, &access).await;
     assert!(listed.text().contains("crib__read"), "{}", listed.text());
     // The token is for `/mcp` alone.
-    assert_eq!(gw.bearer(&access).get("/v1/whoami").await.status, 401);
+    for elsewhere in ["/v1/tools", "/v1/clients", "/v1/approvals", "/tools"] {
+        assert_eq!(gw.bearer(&access).get(elsewhere).await.status, 401, "{elsewhere}");
+    }
 
     // The provider gets nothing that the client chose, and the client nothing of the provider.
     let sent = format!("{:?}", provider.requests());
@@ -568,78 +572,6 @@ async fn an_id_token_needs_the_required_claims() {
     }
 }
 
-#[tokio::test]
-async fn a_client_and_a_person_can_end_the_access() {
-    let provider = TestProvider::start().await;
-    let resource = format!("[auth.resource]\nresource = \"{}\"", TestProvider::PUBLIC);
-    let gw = gateway(&provider, &resource).await;
-    let client = registered(&gw).await;
-    let whole = query(&client, &[("resource", TestProvider::PUBLIC)]);
-    let sign_in = async || {
-        let back = Browser::new(&gw).sign_in(&whole).await;
-        let pairs = [
-            ("grant_type", "authorization_code"),
-            ("client_id", client.as_str()),
-            ("code", &back["code"]),
-            ("code_verifier", VERIFIER),
-            ("redirect_uri", REDIRECT),
-        ];
-        tokens(&post_form(&gw.anonymous(), "/oauth/token", &form(&pairs)).await)
-    };
-    let revoke = async |client: &str, token: &str| {
-        let form = form(&[("client_id", client), ("token", token)]);
-        post_form(&gw.anonymous(), "/oauth/revoke", &form).await.status
-    };
-    let (access, token) = sign_in().await;
-    let who = gw.bearer(&access).get("/v1/whoami").await.json();
-    assert_eq!((&who["auth"], &who["clientId"]), (&json!("client"), &json!(client)));
-    assert_eq!((&who["principal"], &who["scopes"]), (&json!("id|ann"), &json!(["files:read"])));
-    assert_eq!(who["clientName"], "App");
-    let explained = gw.bearer(&access).get("/v1/explain?tool=crib__read").await.json();
-    assert_eq!(explained["clientId"], json!(client));
-    // A client is no person: it makes no session.
-    let page = gw.bearer(&access).with("origin", &gw.url).post("/v1/sessions", json!({})).await;
-    assert_eq!(page.status, 403, "{}", page.text());
-
-    let other = registered(&gw).await;
-    assert_eq!(revoke(&other, &access).await, 200, "it is ignored");
-    assert_eq!(gw.bearer(&access).get("/v1/whoami").await.status, 200);
-    assert_eq!(revoke(&client, &access).await, 200);
-    assert_eq!(gw.bearer(&access).get("/v1/whoami").await.status, 401);
-    let (access, token) = tokens(&refresh(&gw, &client, &token).await);
-    assert_eq!((revoke(&client, &token).await, revoke(&client, "unknown").await), (200, 200));
-    assert_eq!(gw.bearer(&access).get("/v1/whoami").await.status, 401);
-
-    let (access, token) = sign_in().await;
-    let listed = gw.bearer(&access).get("/v1/clients").await.json();
-    let clients = listed["clients"].as_array().unwrap();
-    assert_eq!((clients.len(), &clients[0]["clientId"]), (1, &json!(client)));
-    assert_eq!((&clients[0]["name"], &clients[0]["vouchedBy"]), (&json!("App"), &json!("itself")));
-    assert!(clients[0].get("host").is_none() && clients[0]["lastUsedAt"].is_string());
-    let id = clients[0]["id"].as_str().unwrap();
-    let path = format!("/v1/clients/{id}");
-    // Strangers of the tenant and of another one see nothing.
-    let stranger = gw.principal("bob", ["files:read"]).await;
-    let foreign = gw.principal_of("other", "admin", &["keys:manage"]).await;
-    for caller in [&stranger, &foreign] {
-        assert_eq!(caller.get("/v1/clients").await.json(), json!({ "clients": [] }));
-        assert_eq!(caller.delete(&path).await.status, 404);
-    }
-    assert_eq!(stranger.get("/v1/clients?all=true").await.status, 403);
-    assert_eq!(foreign.get("/v1/clients?all=true").await.json(), json!({ "clients": [] }));
-    let admin = gw.principal("admin", ["keys:manage"]).await;
-    assert_eq!(admin.get("/v1/clients").await.json(), json!({ "clients": [] }), "its own");
-    assert_eq!(admin.get("/v1/clients?all=true").await.json(), listed);
-    assert_eq!(admin.delete(&path).await.status, 200);
-    assert_eq!(gw.bearer(&access).get("/v1/whoami").await.status, 401);
-    assert_eq!(error(&refresh(&gw, &client, &token).await), "invalid_grant");
-    let event = gw.event(|event| event["payload"]["by"] == "admin").await;
-    assert_eq!(
-        (&event["type"], &event["payload"]["cause"]),
-        (&json!("client.signed-out"), &json!("revoked"))
-    );
-}
-
 /// ID-JAG: the assertion of the provider in place of a sign-in.
 #[tokio::test]
 async fn an_assertion_is_exchanged_once_by_its_client() {
@@ -650,7 +582,11 @@ async fn an_assertion_is_exchanged_once_by_its_client() {
         .tool(TestTool::new("read").scopes(["files:read"]));
     let client = "[[auth.bridge.client]]\nid = \"desk\"\nname = \"Desk\"\n\
                   secret = { env = \"DESK\" }";
-    let config = provider.config(&format!("assertion_issuers = [\"{}\"]\n{client}", provider.url));
+    let config = provider.config(&format!(
+        "assertion_issuers = [\"{}\"]\nregistration = true\n\
+         require = {{ hd = \"acme.example\" }}\n{client}",
+        provider.url
+    ));
     let gw = TestGateway::builder()
         .config(&config)
         .source(source)
@@ -666,6 +602,7 @@ async fn an_assertion_is_exchanged_once_by_its_client() {
         json!({
             "iss": provider.url, "aud": TestProvider::PUBLIC, "sub": "ann", "client_id": "desk",
             "resource": RESOURCE, "jti": jti, "scope": "files:read", "iat": now, "exp": now + 300,
+            "hd": "acme.example",
         })
     };
     let with = |name: &str, value: Value| {
@@ -703,6 +640,7 @@ async fn an_assertion_is_exchanged_once_by_its_client() {
         ("aud", provider.sign(typ, &with("aud", json!("https://other.example")))),
         ("several", provider.sign(typ, &with("aud", json!([TestProvider::PUBLIC, "x"])))),
         ("jti", provider.sign(typ, &with("jti", json!(null)))),
+        ("hd", provider.sign(typ, &with("hd", json!("other.example")))),
         ("old", provider.sign(typ, &with("exp", json!(now - 300)))),
         ("long", provider.sign(typ, &with("exp", json!(now + 86_400)))),
         ("key", stranger.sign(typ, &claims("b"))),
@@ -712,6 +650,13 @@ async fn an_assertion_is_exchanged_once_by_its_client() {
     }
     let other = provider.sign(typ, &with("resource", json!("https://other.example/mcp")));
     assert_eq!(error(&send(&other, SECRET).await), "invalid_target");
+    // A busy client ends no other one of the person.
+    let (_, own, _) = signed_in(&gw).await;
+    for number in 0..66 {
+        let assertion = provider.sign(typ, &claims(&format!("busy {number}")));
+        assert_eq!(send(&assertion, SECRET).await.status, 200);
+    }
+    assert!(is_valid(&gw, &own).await);
     // An assertion is no bearer token.
     assert_eq!(list(&gw, &provider.sign(typ, &claims("c"))).await.status, 401);
 }

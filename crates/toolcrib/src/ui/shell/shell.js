@@ -134,7 +134,7 @@ function Account() {
         <dt>Updates</dt>
         <dd>${live.open ? html`<${Badge} tone="green">live<//>` : html`<${Badge} tone="amber">reconnecting<//>`}</dd>
       </dl>
-      ${canStay && !who.sessionId && who.auth !== 'client' && html`<${Stay} />`}
+      ${canStay && !who.sessionId && html`<${Stay} />`}
       <button type="button" class="button" id="sign-out" onClick=${signOut}>Sign out</button>
       ${
         who.auth === 'token' &&
@@ -159,8 +159,6 @@ function Stay() {
 const SIGNED_IN = {
   key: (who) => html`key <${KeyId} id=${who.keyId} />`,
   token: () => 'a token of the identity provider',
-  client: ({ clientName, clientId }) =>
-    html`a token of a client: signed in through <bdi id="signed-in-client">${clientName ?? clientId}</bdi>`,
 };
 
 /** Sign-in buttons in the header, for anonymous callers who see tools and no sign-in card. */
