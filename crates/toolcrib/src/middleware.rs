@@ -210,6 +210,7 @@ impl Guard {
             return response;
         }
         if let Err(refusal) = self.admit(mount, &mut request, observed).await {
+            body::finish(request).await;
             return refusal.into_response();
         }
         match self.routers.get(mount.router) {

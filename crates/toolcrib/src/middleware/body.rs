@@ -26,6 +26,9 @@ pub(crate) struct Payload(pub(crate) Bytes);
 const MAX_DRAIN: usize = 16 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
+/// How long a refusal waits for a body that is not needed.
+const FINISH_TIME: Duration = Duration::from_secs(1);
+
 /// How long a sender may pause within a body, and how far it may fall behind [`MIN_RATE`].
 const PAUSE: Duration = Duration::from_secs(30);
 
@@ -131,6 +134,16 @@ async fn read(
         tracing::debug!("a refused request body did not finish in time");
     }
     Err(refusal)
+}
+
+/// Waits for the body of a request that is refused by its head. Many clients send head and body
+/// apart: a response before the body closes the connection without a word, and the next request in
+/// it has no answer.
+pub(super) async fn finish(request: Request) {
+    let waits = request.headers().contains_key(header::EXPECT);
+    if !waits && !request.body().is_end_stream() {
+        tokio::time::timeout(FINISH_TIME, drain(request.into_body())).await.ok();
+    }
 }
 
 async fn drain(mut body: Body) {

@@ -1,5 +1,11 @@
 //! Errors before any handler: every response is JSON in the format of its surface.
 
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    time::Duration,
+};
+
 use http::Method;
 use serde_json::{Value, json};
 
@@ -291,4 +297,30 @@ async fn long_lists_and_names_are_cut_and_marked_as_cut() {
         assert!(text.contains(&"x".repeat(255)) && text.contains('…'), "{text}");
         assert!(!text.contains(&"x".repeat(1_000)), "{text}");
     }
+}
+
+/// Clients send head and body apart, and go on in the same connection after a refusal.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_before_the_body_keeps_the_connection() {
+    let gw = fixture().start().await;
+    let host = gw.url.strip_prefix("http://").unwrap();
+    let mut first = TcpStream::connect(host).unwrap();
+    first.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut stream = first.try_clone().unwrap();
+    let mut status = |request: &str| {
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        // The rest of the answer arrives with its head.
+        std::thread::sleep(Duration::from_millis(100));
+        let mut rest = [0; 4096];
+        let length = stream.read(&mut rest).unwrap();
+        assert!(length < rest.len());
+        String::from_utf8_lossy(&head).into_owned()
+    };
+    let head = format!("POST /mcp HTTP/1.1\r\nhost: {host}\r\ncontent-length: 2\r\n\r\n");
+    first.write_all(head.as_bytes()).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(status("{}"), "HTTP/1.1 401");
+    assert_eq!(status(&format!("GET /livez HTTP/1.1\r\nhost: {host}\r\n\r\n")), "HTTP/1.1 200");
 }
