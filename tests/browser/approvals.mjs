@@ -159,7 +159,7 @@ await check('a card says why an approval is needed, what an override does, and w
   await answer('ann', two, 'grant');
   const ann = await as('ann', `#/approvals/${two}`);
   await card(ann.page, two).locator('[data-outcome]').waitFor();
-  equal(await read(card(ann.page, two).locator('[data-outcome]')), 'You cannot answer this request: this principal has already voted.', 'why not');
+  equal(await read(card(ann.page, two).locator('[data-outcome]')), 'You cannot answer this request: this principal, or another one of the same person, has already voted.', 'why not');
   await ann.close();
   for (const id of [above, two]) await answer('ben', id, 'reject');
   await close();

@@ -371,7 +371,7 @@ await check('who called what last week is a table for spreadsheets after three s
   truthy(/^record-\d{4}-\d\d-\d\d\.csv$/.test(file.suggestedFilename()), file.suggestedFilename());
   await page.getByText(`Saved as ${file.suggestedFilename()}.`).waitFor();
   const [header, ...rows] = readFileSync(await file.path(), 'utf8').trim().split('\n');
-  equal(header, 'time,event,principal,tool,status,code,action,resource,took_ms,run,event_id,position,hash', 'the columns');
+  equal(header, 'time,event,principal,tool,status,code,action,resource,took_ms,run,event_id,position,hash,actors', 'the columns');
   const returned = rows.map((row) => row.split(',')).filter(([, event]) => event === 'agent.toolReturned');
   truthy(returned.some(([, , by, tool, status, , , , took]) => by === 'cara' && tool === 'mcp:shop.echo' && status === 'ok' && /^\d+$/.test(took)), rows.slice(0, 3).join('\n'));
   const { data } = await api('lena', 'GET', '/v1/events/summary?from=7d');
