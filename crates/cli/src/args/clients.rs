@@ -29,8 +29,8 @@ Examples:
   toolcrib --url https://crib.example.com --key-file key.txt clients end 01970c5e
   toolcrib clients end 01970c5e-8d3b-7e6a-9f0e-3a1b2c4d5e6f
 
-Its access and refresh tokens are refused from now on, on every server. The client can request the
-person again. A client of another principal needs the scope keys:manage.")]
+Its access and refresh tokens are refused from now on, on every server. The client can open the page
+for consent again. A client of another principal needs the scope keys:manage.")]
     End {
         /// End the access with this id, or with the only id that starts so
         #[arg(value_name = "ID")]

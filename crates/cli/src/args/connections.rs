@@ -42,8 +42,8 @@ Examples:
   toolcrib connections disconnect 01970c5e-8d3b-7e6a-9f0e-3a1b2c4d5e6f
   toolcrib connections disconnect github --tenant
 
-The server forgets the tokens, and then requests that the service end them. The command says if the service
-does not confirm it.
+The server forgets the tokens, and then requests that the service end them. The command says if the
+service does not confirm it.
 
 An account of another principal needs its id and the scope connections:manage.")]
     Disconnect(DisconnectArgs),

@@ -255,7 +255,7 @@ fn as_a_client_it_passes_what_the_page_says() {
     ]);
 }
 
-/// An account is connected at the servers of the suite. It wants the id of its own client document,
+/// An account is connected at the servers of the suite. The suite expects the id of its own client document,
 /// and warns about that of toolcrib.
 #[test]
 fn as_a_client_with_accounts_it_passes_what_the_page_says() {
