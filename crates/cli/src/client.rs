@@ -56,6 +56,16 @@ impl Client {
         Self::of(base, key, ClientTls::read(global)?).map(Some)
     }
 
+    /// Creates a client of the server of `--url`, which a command needs because `what` happens there.
+    pub(crate) fn at_server(cx: &Context, what: &str) -> anyhow::Result<Self> {
+        Self::connect(cx)?.ok_or_else(|| {
+            usage(format!(
+                "{what} at a running server: name it with --url, for example --url \
+                 http://127.0.0.1:8808"
+            ))
+        })
+    }
+
     /// Creates a client of the server at `base`.
     pub(crate) fn of(base: Url, key: Option<Secret>, tls: ClientTls) -> anyhow::Result<Self> {
         #[expect(

@@ -10,10 +10,10 @@ use toolcrib_core::{egress::AllowList, source::SecretValue};
 use toolcrib_oauth::{
     authorization::is_reserved,
     scopes::is_scope,
-    server::redirect::{RedirectRules, is_private_scheme},
+    server::redirect::{RedirectRules, is_loopback, is_private_scheme},
 };
 
-use url::{Host, Url};
+use url::Url;
 
 use super::{
     ClaimPath, JwtConfig,
@@ -172,15 +172,9 @@ impl BridgeConfig {
 /// Whether documents at `url` are those of the `listed` host. Another port of a host can belong to
 /// another program; on this machine, programs choose their ports.
 fn is_of_host(listed: &str, url: &Url) -> bool {
-    let is_loopback = match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
     let host = url.host_str().unwrap_or_default();
     match url.port() {
-        Some(port) if listed != host || !is_loopback => listed == format!("{host}:{port}"),
+        Some(port) if listed != host || !is_loopback(url) => listed == format!("{host}:{port}"),
         _ => listed == host,
     }
 }

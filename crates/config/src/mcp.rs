@@ -4,10 +4,11 @@ use std::{num::NonZeroUsize, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use toolcrib_oauth::server::redirect::is_loopback;
 use url::Url;
 
 use super::{
-    resolver::{Resolver, is_loopback, is_plain},
+    resolver::{Resolver, is_plain},
     server::MountAuth,
     units::{self as kind, Kind as _},
 };

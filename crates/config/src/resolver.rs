@@ -12,7 +12,7 @@ use toolcrib_core::{
     redact,
     source::{SecretValue, command::RootPolicy},
 };
-use url::{Host, Url};
+use url::Url;
 
 use super::{
     error::Problem,
@@ -266,13 +266,4 @@ pub(super) fn has_user(url: &Url) -> bool {
 /// Whether `url` has only a scheme, a host, a port and a path.
 pub(super) fn is_plain(url: &Url) -> bool {
     !has_user(url) && url.query().is_none() && url.fragment().is_none()
-}
-
-pub(super) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        None => false,
-    }
 }

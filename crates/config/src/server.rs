@@ -8,10 +8,11 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolcrib_oauth::server::redirect::is_loopback;
 use url::Url;
 
 use super::{
-    resolver::{Resolver, is_loopback},
+    resolver::Resolver,
     units::{self as kind, Kind as _},
 };
 

@@ -5,10 +5,11 @@ use std::{collections::BTreeMap, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolcrib_core::source::SecretValue;
+use toolcrib_oauth::server::redirect::is_loopback;
 use url::Url;
 
 use super::{
-    resolver::{Resolver, check_url, is_loopback},
+    resolver::{Resolver, check_url},
     secret::Value,
     units::{self as kind, Kind as _},
 };

@@ -49,15 +49,28 @@ impl Principal {
         }
     }
 
-    /// What the credential of its calls depends on, besides its id.
+    /// It, as the caller that a credential is for.
     pub fn credential_caller(&self) -> CredentialCaller<'_> {
-        CredentialCaller { presented: self.presented(), makers: &self.makers }
+        CredentialCaller {
+            tenant: &self.tenant,
+            principal: &self.id,
+            presented: self.presented(),
+            makers: Some(&self.makers),
+        }
     }
 
     /// Every principal that could be acting: itself, and the creators of its key.
     pub fn hands(&self) -> impl Iterator<Item = &PrincipalId> {
-        std::iter::once(&self.id).chain(&self.makers)
+        hands(&self.id, &self.makers)
     }
+}
+
+/// Every principal that could act with a key of `own` that `makers` created.
+pub(crate) fn hands<'p>(
+    own: &'p PrincipalId,
+    makers: &'p [PrincipalId],
+) -> impl Iterator<Item = &'p PrincipalId> {
+    std::iter::once(own).chain(makers)
 }
 
 /// The most actors of a token that are recorded.

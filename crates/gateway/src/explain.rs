@@ -244,8 +244,7 @@ impl Gateway {
         let need = snapshot.sources.get(&entry.source)?.credential_for(entry);
         let CredentialNeed::Account { source, account, .. } = &need else { return None };
         let credentials = &self.inner.pipeline.credentials;
-        let caller = who.credential_caller();
-        let found = credentials.find_with(&need, &who.tenant, &who.id, caller).await;
+        let found = credentials.find(&need, who.credential_caller()).await;
         let lacks = |own: &OwnTools| !own.has(entry.resource());
         let lacks = found.is_ok() && snapshot.own.known(who).as_deref().is_some_and(lacks);
         let uses = match account.of {
@@ -266,7 +265,8 @@ impl Gateway {
     ) -> Option<Step> {
         let need = snapshot.sources.get(&entry.source)?.credential_for(entry);
         let CredentialNeed::Stored { reference, .. } = &need else { return None };
-        let found = self.inner.pipeline.credentials.find(&need, &who.tenant, &who.id).await;
+        let credentials = &self.inner.pipeline.credentials;
+        let found = credentials.find(&need, who.credential_caller()).await;
         Some(steps::credential(reference, &found, to))
     }
 

@@ -36,7 +36,7 @@ use toolcrib_core::{
         FoundCredential, GrantPlace, Owner, RefusalCause, ResolvedCredential, UnsealedCredential,
     },
     egress::EgressTrail,
-    id::{CredentialId, PrincipalId, SourceId, TenantId},
+    id::{CredentialId, PrincipalId, SourceId},
     redact::Echoes,
 };
 use url::Url;
@@ -173,48 +173,41 @@ impl Credentials {
     }
 }
 
-impl Credentials {
-    /// The credential for a call by `principal` of `tenant`. Without a `caller` it is for no call.
-    async fn resolve_for(
+#[async_trait]
+impl CredentialResolver for Credentials {
+    async fn resolve(
         &self,
         need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
-        caller: Option<CredentialCaller<'_>>,
+        caller: CredentialCaller<'_>,
     ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
-        if let Some(query) = AccountQuery::new(need, tenant, principal, caller)? {
-            let presented = caller.and_then(|caller| caller.presented);
-            let ready = match Exchange::of(&query, presented) {
+        if let Some(query) = AccountQuery::new(need, caller)? {
+            let ready = match Exchange::of(&query, caller.presented) {
                 Some(exchange) => self.exchanges.prepare(&exchange).await,
                 None => self.grants.prepare(&query).await,
             };
             let ready = ready.map_err(|refusal| refusal.at(Some(&query.url)))?;
             return Ok(Some(Arc::new(ready)));
         }
-        let Some(query) = CredentialQuery::new(need, tenant, principal)? else { return Ok(None) };
+        let Some(query) = CredentialQuery::new(need, caller)? else { return Ok(None) };
         let CredentialQuery { reference, owners, url } = query;
         let ready = self.prepare(reference, &owners, &url).await;
         ready.map(|credential| Some(Arc::new(credential))).map_err(|refusal| refusal.at(Some(&url)))
     }
 
-    /// As [`resolve_for`](Self::resolve_for), without a request for a token.
-    async fn find_for(
+    async fn find(
         &self,
         need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
-        caller: Option<CredentialCaller<'_>>,
+        caller: CredentialCaller<'_>,
     ) -> Result<Option<FoundCredential>, CredentialRefusal> {
-        if let Some(query) = AccountQuery::new(need, tenant, principal, caller)? {
-            let presented = caller.and_then(|caller| caller.presented);
-            let found = match Exchange::of(&query, presented) {
+        if let Some(query) = AccountQuery::new(need, caller)? {
+            let found = match Exchange::of(&query, caller.presented) {
                 Some(exchange) => self.exchanges.find(&exchange),
                 None => self.grants.find(&query).await.map(|grant| grant.id),
             };
             let id = found.map_err(|refusal| refusal.at(Some(&query.url)))?;
             return Ok(Some(FoundCredential { id, owner: query.place.owner }));
         }
-        let Some(query) = CredentialQuery::new(need, tenant, principal)? else { return Ok(None) };
+        let Some(query) = CredentialQuery::new(need, caller)? else { return Ok(None) };
         let CredentialQuery { reference, owners, url } = query;
         let stored = self.load(reference, &owners, &url).await;
         let stored = stored.map_err(|refusal| refusal.at(Some(&url)))?;
@@ -226,58 +219,17 @@ impl Credentials {
     }
 }
 
-#[async_trait]
-impl CredentialResolver for Credentials {
-    async fn resolve(
-        &self,
-        need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
-    ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
-        self.resolve_for(need, tenant, principal, None).await
-    }
-
-    async fn find(
-        &self,
-        need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
-    ) -> Result<Option<FoundCredential>, CredentialRefusal> {
-        self.find_for(need, tenant, principal, None).await
-    }
-
-    async fn resolve_with(
-        &self,
-        need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
-        caller: CredentialCaller<'_>,
-    ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
-        self.resolve_for(need, tenant, principal, Some(caller)).await
-    }
-
-    async fn find_with(
-        &self,
-        need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
-        caller: CredentialCaller<'_>,
-    ) -> Result<Option<FoundCredential>, CredentialRefusal> {
-        self.find_for(need, tenant, principal, Some(caller)).await
-    }
-}
-
 // === impl CredentialQuery ===
 
 impl<'a> CredentialQuery<'a> {
     fn new(
         need: &'a CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
+        caller: CredentialCaller<'_>,
     ) -> Result<Option<Self>, CredentialRefusal> {
         let CredentialNeed::Stored { reference, destination } = need else { return Ok(None) };
         let url = address(destination)?;
-        Ok(Some(Self { reference, owners: reference.owners(tenant, principal), url }))
+        let owners = reference.owners(caller.tenant, caller.principal);
+        Ok(Some(Self { reference, owners, url }))
     }
 }
 
@@ -286,10 +238,9 @@ impl<'a> CredentialQuery<'a> {
 impl AccountQuery {
     fn new(
         need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
-        caller: Option<CredentialCaller<'_>>,
+        caller: CredentialCaller<'_>,
     ) -> Result<Option<Self>, CredentialRefusal> {
+        let CredentialCaller { tenant, principal, makers, .. } = caller;
         let CredentialNeed::Account { source, account, destination } = need else {
             return Ok(None);
         };
@@ -301,7 +252,7 @@ impl AccountQuery {
             return Err(Refusal::of(CredentialProblem::NotConnected, None).at(Some(&url)));
         }
         let place = GrantPlace { owner, source: source.clone() };
-        let makers = caller.map(|caller| caller.makers.to_vec());
+        let makers = makers.map(<[PrincipalId]>::to_vec);
         Ok(Some(Self { place, account: Arc::clone(account), url, makers }))
     }
 
@@ -605,8 +556,8 @@ fn not_granted(scopes: &[String]) -> UpstreamError {
     let named = named.collect::<Vec<_>>().join(", ");
     let was = if scopes.len() == 1 { "was" } else { "were" };
     let detail = format!(
-        "{named} {was} not granted to the account, and this tool needs it: contact the administrator of the \
-         account at the service, then connect it again"
+        "{named} {was} not granted to the account, and this tool needs it: contact the \
+         administrator of the account at the service, then connect it again"
     );
     UpstreamError::new(UpstreamErrorKind::Credential(CredentialProblem::NotGranted), detail)
 }

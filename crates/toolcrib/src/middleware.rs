@@ -12,6 +12,7 @@
 pub(crate) mod authenticate;
 mod body;
 mod challenge;
+mod cookie;
 mod cors;
 mod host;
 pub(crate) mod memory;
@@ -52,12 +53,13 @@ pub(crate) use self::{
     authenticate::{Caller, require, session_caller},
     body::{BodyLimit, Payload},
     challenge::{Challenge, MCP, MissingScopes, WELL_KNOWN, mcp_of},
+    cookie::{NewCookie, cookies_below, cookies_named},
     host::HttpHost,
     memory::{BodySender, Memory, MemoryShare},
     mount::{Access, Credentials, Hosts, InvalidCredentialPolicy, Mount, Paths, SessionPolicy},
     path::Segment,
     refusal::Refusal,
-    session::{Site, browser, cookies_below, cookies_named},
+    session::{Site, browser},
 };
 
 /// All routes behind their guard, as a service for [`serve`](crate::serve()). Clones share them.

@@ -7,7 +7,7 @@ use crate::{
     args::ClientsCommand,
     client::Client,
     context::Context,
-    failure::{Exit, usage},
+    failure::Exit,
     prefix,
     table::{Column, Kind},
     text::member,
@@ -25,11 +25,7 @@ const COLUMNS: &[Column<Value>] = &[
 ];
 
 pub(crate) async fn run(command: ClientsCommand, cx: &Context) -> anyhow::Result<Exit> {
-    let Some(client) = Client::connect(cx)? else {
-        let words = "clients sign in at a running server: name it with --url, for example \
-                     --url http://127.0.0.1:8808";
-        return Err(usage(words));
-    };
+    let client = Client::at_server(cx, "clients sign in")?;
     let printer = cx.printer;
     match command {
         ClientsCommand::List(args) => {
@@ -63,7 +59,7 @@ async fn completed(typed: &str, client: &Client) -> anyhow::Result<String> {
     if let Some(own) = resolved(typed, &clients(client, false).await?)? {
         return Ok(own);
     }
-    // Without the scope for it, the answer to the id says what is missing.
+    // Without the scope for that list, the response to the command names the scope.
     let found = match clients(client, true).await {
         Ok(all) => resolved(typed, &all)?,
         Err(_) => None,

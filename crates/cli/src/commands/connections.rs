@@ -12,7 +12,7 @@ use crate::{
     browser,
     client::Client,
     context::Context,
-    failure::{Exit, advised, usage},
+    failure::{Exit, advised},
     prefix,
     printer::Printer,
     table::{Column, Kind},
@@ -37,11 +37,7 @@ const COLUMNS: &[Column<Value>] = &[
 ];
 
 pub(crate) async fn run(command: ConnectionsCommand, cx: &Context) -> anyhow::Result<Exit> {
-    let Some(client) = Client::connect(cx)? else {
-        let words = "accounts are connected at a running server: name it with --url, for example \
-                     --url http://127.0.0.1:8808";
-        return Err(usage(words));
-    };
+    let client = Client::at_server(cx, "accounts are connected")?;
     let printer = cx.printer;
     match command {
         ConnectionsCommand::List(args) => {

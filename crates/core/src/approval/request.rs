@@ -21,7 +21,7 @@ use crate::{
     id::{ApprovalId, CallId, EventId, KeyId, PrincipalId, RunId, TenantId, ToolId},
     json,
     people::People,
-    principal::{AuthMethod, Principal, Token},
+    principal::{AuthMethod, Principal, Token, hands},
     scope::{Scope, ScopeSet},
     text::{is_blank, visible_line},
     text_types::closed_enum,
@@ -310,7 +310,7 @@ impl Approval {
 
     /// The people that could have requested it: the caller, and the creators of its key.
     fn hands(&self) -> impl Iterator<Item = &PrincipalId> {
-        std::iter::once(&self.principal).chain(&self.makers)
+        hands(&self.principal, &self.makers)
     }
 
     /// Whether `who` may see it: the caller, everyone who has voted, and every possible approver
@@ -542,7 +542,7 @@ impl Approval {
 impl Vote {
     /// The people that could have voted: the voter, and the creators of its key.
     fn hands(&self) -> impl Iterator<Item = &PrincipalId> {
-        std::iter::once(&self.principal).chain(&self.makers)
+        hands(&self.principal, &self.makers)
     }
 
     /// The voter as it authenticated in `tenant`, without scopes: its current credentials decide

@@ -81,13 +81,17 @@ pub enum RefusalCause {
     Unavailable(String),
 }
 
-/// The circumstances, with the principal, on which the credential of a call depends.
+/// The caller that a credential is for.
 #[derive(Debug, Clone, Copy)]
 pub struct CredentialCaller<'c> {
-    /// The token that the caller came with, for an exchange.
+    /// Its tenant.
+    pub tenant: &'c TenantId,
+    /// Its principal.
+    pub principal: &'c PrincipalId,
+    /// The token that it came with, for an exchange.
     pub presented: Option<&'c Secret>,
-    /// The creators of its key.
-    pub makers: &'c [PrincipalId],
+    /// The creators of its key; `None` for a request that no call causes.
+    pub makers: Option<&'c [PrincipalId]>,
 }
 
 /// A stored credential that a call would use. It has no values.
@@ -103,15 +107,16 @@ pub struct FoundCredential {
 /// sources that name them.
 #[async_trait]
 pub trait CredentialResolver: Send + Sync + 'static {
-    /// Finds the credential for a call by `principal` of `tenant`, and gets its access token.
+    /// Finds the credential for a call of `caller`, and gets its access token. If the need says so,
+    /// the caller's own token is exchanged; it goes to the token endpoint alone. An account that was
+    /// connected with a key of other makers is refused.
     ///
     /// # Errors
     /// [`CredentialRefusal`]: the call must not be sent.
     async fn resolve(
         &self,
         need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
+        caller: CredentialCaller<'_>,
     ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal>;
 
     /// Checks which credential [`resolve`](Self::resolve) would find, without a request for a
@@ -122,38 +127,22 @@ pub trait CredentialResolver: Send + Sync + 'static {
     async fn find(
         &self,
         need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
+        caller: CredentialCaller<'_>,
     ) -> Result<Option<FoundCredential>, CredentialRefusal>;
-
-    /// As [`resolve`](Self::resolve) for a call of `caller`. If the need says so, its token is
-    /// exchanged; it goes to the token endpoint alone. An account that was connected with a key of
-    /// other makers is refused.
-    async fn resolve_with(
-        &self,
-        need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
-        _caller: CredentialCaller<'_>,
-    ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
-        self.resolve(need, tenant, principal).await
-    }
-
-    /// As [`find`](Self::find) for a call of `caller`.
-    async fn find_with(
-        &self,
-        need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
-        _caller: CredentialCaller<'_>,
-    ) -> Result<Option<FoundCredential>, CredentialRefusal> {
-        self.find(need, tenant, principal).await
-    }
 }
 
 /// A resolver without credentials.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoCredentials;
+
+// === impl CredentialCaller ===
+
+impl<'c> CredentialCaller<'c> {
+    /// `principal` of `tenant`, for a request of the gateway that no call causes.
+    pub fn without_call(tenant: &'c TenantId, principal: &'c PrincipalId) -> Self {
+        Self { tenant, principal, presented: None, makers: None }
+    }
+}
 
 // === impl CredentialNeed ===
 
@@ -249,17 +238,15 @@ impl CredentialResolver for NoCredentials {
     async fn resolve(
         &self,
         need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
+        caller: CredentialCaller<'_>,
     ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
-        self.find(need, tenant, principal).await.map(|_| None)
+        self.find(need, caller).await.map(|_| None)
     }
 
     async fn find(
         &self,
         need: &CredentialNeed,
-        _tenant: &TenantId,
-        _principal: &PrincipalId,
+        _caller: CredentialCaller<'_>,
     ) -> Result<Option<FoundCredential>, CredentialRefusal> {
         let problem = match need {
             CredentialNeed::None => return Ok(None),

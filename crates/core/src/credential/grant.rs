@@ -14,6 +14,7 @@ use crate::{
     canonical::Digest,
     clock::Timestamp,
     id::{CredentialId, PrincipalId, SourceId, TenantId},
+    principal::hands,
 };
 
 /// The most pending authorizations of one principal.
@@ -334,9 +335,8 @@ impl AccountGrant {
     pub fn is_for(&self, makers: &[PrincipalId]) -> bool {
         let Some(own) = &self.place.owner.principal else { return true };
         let consented = &self.terms.makers;
-        let hands =
-            |makers: &[PrincipalId]| makers.iter().chain([own]).cloned().collect::<BTreeSet<_>>();
-        makers == consented || hands(makers) == hands(consented)
+        let known = |makers| hands(own, makers).collect::<BTreeSet<_>>();
+        makers == consented || known(makers) == known(consented)
     }
 }
 

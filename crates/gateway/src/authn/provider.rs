@@ -142,7 +142,11 @@ impl Authenticator {
         let endpoints = issuer.endpoints().await.map_err(unavailable)?;
         let grant = Grant::Refresh(refresh_token);
         let answer = request(&issuer, bridge, &endpoints, grant).await.map_err(unavailable)?;
-        let answer = match answer.and_then(|answer| answer.bearer().map(|_| ()).map(|()| answer)) {
+        let renewed = answer.and_then(|answer| {
+            answer.bearer()?;
+            Ok(answer)
+        });
+        let answer = match renewed {
             Ok(answer) => answer,
             Err(TokenError::Refused(refusal))
                 if refusal.error.as_deref() == Some("invalid_grant") =>

@@ -19,9 +19,7 @@ use toolcrib_oauth::server::{
     token::SentRequest,
 };
 
-use super::{
-    Bridge, NewItem, Resource, grant::StoredGrant, secret, sign_in::NewGrant, unavailable,
-};
+use super::{Bridge, Resource, grant::StoredGrant, secret, sign_in::NewGrant, unavailable};
 use crate::{authn::provider::ProvenAssertion, clock::after, ids::new_id};
 
 /// The longest remaining life of an assertion, which is remembered for as long.
@@ -93,16 +91,15 @@ impl Bridge {
     /// Remembers an assertion for the rest of its life.
     async fn use_once(&self, id: &Digest, left: chrono::TimeDelta) -> Result<(), Refused> {
         let now = self.services.now();
-        let NewItem { kind, id, owner, lifetime, most } = NewItem {
+        let item = BridgeItem {
             kind: BridgeKind::Assertion,
             id: CredentialId::parse(id.to_string()).map_err(|_| INVALID)?,
             owner: None,
-            lifetime: left.to_std().map_err(|_| INVALID)?,
-            most: MAX_ASSERTIONS,
+            created_at: now,
+            expires_at: after(now, left.to_std().map_err(|_| INVALID)?),
+            revision: 1,
         };
-        let expires_at = after(now, lifetime);
-        let item = BridgeItem { kind, id, owner, created_at: now, expires_at, revision: 1 };
-        match self.store.add(item, Secret::new(String::new()), most).await {
+        match self.store.add(item, Secret::new(String::new()), MAX_ASSERTIONS).await {
             Ok(true) => Ok(()),
             Err(CredentialStoreError::Store(StoreError::Conflict(_))) => Err(INVALID),
             Ok(false) => {

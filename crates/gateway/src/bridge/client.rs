@@ -1,10 +1,9 @@
 //! The clients: those of the operator, those with a document at their id, and those that registered.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use std::time::Duration;
 use toolcrib_config::{BridgeClientConfig, BridgeConfig, REGISTERED_CLIENT};
 use toolcrib_core::{bridge::BridgeKind, credential::Secret, id::CredentialId};
 use toolcrib_oauth::server::{

@@ -20,7 +20,7 @@ use super::{
     Bridge, Resource,
     client::authenticate,
     encoded,
-    grant::{Presented, Standing, StoredGrant},
+    grant::{Presented, RefreshState, StoredGrant},
     secret, settings, unavailable,
 };
 use crate::{
@@ -123,29 +123,29 @@ impl Bridge {
         for _ in 0..MAX_POLLS {
             let (mut item, mut stored) = self.stored_grant(&presented.id).await?.ok_or(USED)?;
             let now = self.services.now();
-            let standing = stored.standing(&presented, now);
+            let state = stored.state_of(&presented, now);
             // A stranger with another client's token ends nothing.
-            if standing == Standing::Unknown || stored.client != request.client.id {
+            if state == RefreshState::Unknown || stored.client != request.client.id {
                 return Err(USED);
             }
             check_resource(config, request, &stored)?;
-            match standing {
-                Standing::Unknown => return Err(USED),
-                Standing::Reused => {
+            match state {
+                RefreshState::Unknown => return Err(USED),
+                RefreshState::Reused => {
                     self.end(&item, &stored, ClientEnd::Reused, None).await?;
                     return Err(USED);
                 }
-                Standing::Again(secret) => {
+                RefreshState::Again(secret) => {
                     let refresh = stored.refresh_text(&item.id, &secret);
                     let access = self.new_access(bridge, &item, &mut stored, now)?;
                     if self.change(item, &stored).await? {
                         return self.issue(bridge, &access, Some(&refresh)).await;
                     }
                 }
-                Standing::Current if stored.busy_until.is_some_and(|until| now < until) => {
+                RefreshState::Current if stored.busy_until.is_some_and(|until| now < until) => {
                     tokio::time::sleep(POLL).await;
                 }
-                Standing::Current => {
+                RefreshState::Current => {
                     stored.busy_until = Some(after(now, BUSY));
                     if self.change(item.clone(), &stored).await? {
                         item.revision = item.revision.saturating_add(1);
@@ -192,8 +192,8 @@ impl Bridge {
         };
         let mut outdated = Vec::new();
         if let Some(person) = renewal.person {
-            let rights = |token: &Token| (token.roles.clone(), token.scopes.clone());
-            if rights(&person.token) != rights(&stored.token) {
+            let (new, old) = (&person.token, &stored.token);
+            if (&new.roles, &new.scopes) != (&old.roles, &old.scopes) {
                 // The earlier access tokens have the earlier rights.
                 outdated.extend(stored.access.drain(..).map(|(key, _)| key));
             }

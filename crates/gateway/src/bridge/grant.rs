@@ -77,7 +77,7 @@ pub(super) struct Presented<'t> {
 
 /// The part of a presented refresh token in its grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum RefreshState {
     /// The current one.
     Current,
     /// The one before, presented again in time; its successor is the current one.
@@ -135,25 +135,25 @@ impl StoredGrant {
     }
 
     /// What `presented` is at `now`.
-    pub(super) fn standing(&self, presented: &Presented<'_>, now: Timestamp) -> Standing {
+    pub(super) fn state_of(&self, presented: &Presented<'_>, now: Timestamp) -> RefreshState {
         let hash = presented.hash();
         if self.request.is_some() {
-            return Standing::Unknown;
+            return RefreshState::Unknown;
         }
         if hash == self.current {
-            return Standing::Current;
+            return RefreshState::Current;
         }
         if let Some(previous) =
             self.previous.as_ref().filter(|it| it.hash == hash && now < it.until)
         {
-            return Standing::Again(successor(&previous.salt, presented));
+            return RefreshState::Again(successor(&previous.salt, presented));
         }
         // Comparing hashes leaks no timing about the mark.
         match Digest::of(self.mark(presented.secret).as_bytes())
             == Digest::of(presented.mark.as_bytes())
         {
-            true => Standing::Reused,
-            false => Standing::Unknown,
+            true => RefreshState::Reused,
+            false => RefreshState::Unknown,
         }
     }
 
@@ -252,22 +252,22 @@ mod tests {
         let granted = grant().exchanged(&id, &first, moment(0));
         let text = granted.refresh_text(&id, &first);
         let one = Presented::refresh(&text).unwrap();
-        assert_eq!(granted.standing(&one, moment(1)), Standing::Current);
+        assert_eq!(granted.state_of(&one, moment(1)), RefreshState::Current);
         let (second, next) = granted.rotated(&one, &secret("salt"), moment(10));
         for now in [10, 69] {
-            assert_eq!(second.standing(&one, moment(now)), Standing::Again(next.clone()));
+            assert_eq!(second.state_of(&one, moment(now)), RefreshState::Again(next.clone()));
         }
-        assert_eq!(second.standing(&one, moment(70)), Standing::Reused);
+        assert_eq!(second.state_of(&one, moment(70)), RefreshState::Reused);
         let text = second.refresh_text(&id, &next);
         let two = Presented::refresh(&text).unwrap();
-        assert_eq!(second.standing(&two, moment(70)), Standing::Current);
+        assert_eq!(second.state_of(&two, moment(70)), RefreshState::Current);
         let (third, _) = second.rotated(&two, &secret("pepper"), moment(20));
-        assert_eq!(third.standing(&one, moment(21)), Standing::Reused, "at once: it is older");
+        assert_eq!(third.state_of(&one, moment(21)), RefreshState::Reused, "at once: it is older");
         let forged = secret(&format!("tcr_g.{first}{}", "b".repeat(SECRET_CHARACTERS)));
         let forged = Presented::refresh(&forged).unwrap();
-        assert_eq!(third.standing(&forged, moment(21)), Standing::Unknown);
+        assert_eq!(third.state_of(&forged, moment(21)), RefreshState::Unknown);
         let other = StoredGrant { family: "other".to_owned(), ..third };
-        assert_eq!(other.standing(&one, moment(21)), Standing::Unknown);
+        assert_eq!(other.state_of(&one, moment(21)), RefreshState::Unknown);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::{
     Bridge,
     client::{ClientOrigin, authenticate, origin},
     decoded,
-    grant::{Presented, Standing, StoredGrant},
+    grant::{Presented, RefreshState, StoredGrant},
     settings, unavailable,
 };
 use crate::{audit::lone_event, authn::manage::moment};
@@ -81,7 +81,7 @@ impl Bridge {
             let now = self.services.now();
             if let Some((item, stored)) = self.stored_grant(&presented.id).await?
                 && stored.client == client.id
-                && stored.standing(&presented, now) != Standing::Unknown
+                && stored.state_of(&presented, now) != RefreshState::Unknown
             {
                 self.end(&item, &stored, ClientEnd::Revoked, None).await?;
             }

@@ -1,6 +1,8 @@
 //! The second part of a sign-in: the browser comes back from the provider, and brings a code to the
 //! client.
 
+use std::time::Duration;
+
 use toolcrib_config::BridgeConfig;
 use toolcrib_core::{
     bridge::{BridgeItem, BridgeKind},
@@ -25,7 +27,6 @@ use super::{
     secret, settings, unavailable,
 };
 use crate::{audit::lone_event, authn::provider::ProvenPerson, ids};
-use std::time::Duration;
 
 /// The route of the response in the record.
 const CALLBACK: &str = "/oauth/callback";

@@ -58,7 +58,7 @@ impl Gateway {
             return Ok(false);
         };
         let connector = Arc::clone(&connections.connector);
-        // It goes on without the caller.
+        // It completes even if the caller hangs up.
         let revoking = connections
             .services
             .background

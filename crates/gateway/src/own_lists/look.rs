@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use toolcrib_core::{
     call::UpstreamErrorKind,
-    credential::{CredentialProblem, CredentialRefusal, RefusalCause},
+    credential::{CredentialCaller, CredentialProblem, CredentialRefusal, RefusalCause},
     id::CredentialId,
     principal::PrincipalKey,
 };
@@ -54,7 +54,8 @@ impl Running<'_> {
     async fn compare(&self) {
         let Self { lists, look: Look { caller, source, .. } } = self;
         let PrincipalKey { tenant, principal } = caller;
-        let found = match lists.credentials.find(&source.need, tenant, principal).await {
+        let caller = CredentialCaller::without_call(tenant, principal);
+        let found = match lists.credentials.find(&source.need, caller).await {
             Ok(found) => found,
             Err(refusal) => return self.refused(&refusal),
         };
@@ -66,7 +67,7 @@ impl Running<'_> {
         if !lists.table.lock().needs_list(&self.look, now) {
             return;
         }
-        let resolved = match lists.credentials.resolve(&source.need, tenant, principal).await {
+        let resolved = match lists.credentials.resolve(&source.need, caller).await {
             Ok(Some(resolved)) if resolved.credential.id == found.id => resolved,
             // Another account was connected meanwhile, and is looked at next.
             Ok(_) => return,

@@ -28,9 +28,7 @@ impl Pipeline {
     ) -> Result<(), CallError> {
         let step = call.span.begin_step("toolcrib.connection");
         let deadline = target.entry.timeout;
-        let Principal { tenant, id, .. } = principal;
-        let caller = principal.credential_caller();
-        let finding = self.credentials.find_with(&target.need, tenant, id, caller);
+        let finding = self.credentials.find(&target.need, principal.credential_caller());
         let source = &target.entry.source;
         step.close(match tokio::time::timeout(deadline, finding).await {
             Ok(Ok(found)) => {

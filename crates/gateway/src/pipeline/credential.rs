@@ -37,9 +37,7 @@ impl Pipeline {
         let clock = &self.services.clock;
         let began = clock.monotonic_nanos();
         let deadline = target.entry.timeout;
-        let Principal { tenant, id, .. } = principal;
-        let with = principal.credential_caller();
-        let resolving = self.credentials.resolve_with(need, tenant, id, with);
+        let resolving = self.credentials.resolve(need, principal.credential_caller());
         let resolved = tokio::select! {
             biased;
             () = cancellation.cancelled() => Err(CallError::Cancelled),

@@ -20,9 +20,9 @@ use toolcrib_core::{
     catalog::{Entry, Permit},
     clock::{Clock, Timestamp},
     credential::{
-        AccountSpec, Credential, CredentialKind, CredentialNeed, CredentialProblem, CredentialRef,
-        CredentialRefusal, CredentialResolver, FoundCredential, GrantStore, Material, Owner,
-        RefusalCause, ResolvedCredential, Secret,
+        AccountSpec, Credential, CredentialCaller, CredentialKind, CredentialNeed,
+        CredentialProblem, CredentialRef, CredentialRefusal, CredentialResolver, FoundCredential,
+        GrantStore, Material, Owner, RefusalCause, ResolvedCredential, Secret,
     },
     descriptor::SourceKind,
     egress::{EgressDecided, EgressReason},
@@ -200,8 +200,7 @@ impl CredentialResolver for Vault {
     async fn resolve(
         &self,
         need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
+        caller: CredentialCaller<'_>,
     ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
         self.resolved.fetch_add(1, Ordering::SeqCst);
         if self.hangs.load(Ordering::SeqCst) {
@@ -209,7 +208,7 @@ impl CredentialResolver for Vault {
         }
         let value = Secret::new("value-canary".to_owned());
         let material = Material { value, client_secret: None };
-        let credential = Vault::find(self, need, tenant, principal).await?;
+        let credential = Vault::find(self, need, caller.tenant, caller.principal).await?;
         if let Some(problem) = *self.refuses.lock() {
             let cause = RefusalCause::Credential(problem);
             let destination = "api.example".to_owned();
@@ -221,10 +220,10 @@ impl CredentialResolver for Vault {
     async fn find(
         &self,
         need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
+        caller: CredentialCaller<'_>,
     ) -> Result<Option<FoundCredential>, CredentialRefusal> {
-        let Credential { id, owner, .. } = Vault::find(self, need, tenant, principal).await?;
+        let Credential { id, owner, .. } =
+            Vault::find(self, need, caller.tenant, caller.principal).await?;
         Ok(Some(FoundCredential { id, owner }))
     }
 }

@@ -76,7 +76,8 @@ fn without_loopback_port(text: &str) -> Option<(&str, &str)> {
     Some((host, rest))
 }
 
-fn is_loopback(url: &Url) -> bool {
+/// Whether `url` is on this machine.
+pub fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(ip)) => ip.is_loopback(),

@@ -33,9 +33,10 @@ const PATIENCE: Duration = Duration::from_secs(25);
 const CHALLENGE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Names no address: the person in the browser gets it.
-const NOT_FOR_BROWSERS: &str = "the authorization server leads browsers to an address that is not public, or not https; if \
-     this is intended, the operator lists its host or network in the source's `allow`, or sets \
-     `authorization_url` and `token_url`";
+const NOT_FOR_BROWSERS: &str = "the authorization server leads browsers to an address that is not \
+                                public, or not https; if this is intended, the operator lists its \
+                                host or network in the source's `allow`, or sets \
+                                `authorization_url` and `token_url`";
 
 /// An authorization server, and what the service says about its tokens.
 pub(super) struct Server {

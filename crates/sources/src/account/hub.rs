@@ -67,7 +67,7 @@ impl Hub {
         self.reaches.lock().get(source).cloned().unwrap_or_default()
     }
 
-    /// Tells the sources about a removed grant.
+    /// Informs the sources about a removed grant.
     pub(crate) fn removed(&self, grant: &CredentialId) {
         // No source has to listen.
         self.removals.send(grant.clone()).ok();

@@ -18,18 +18,16 @@ use toolcrib_core::{
 };
 use toolcrib_oauth::token::{Client, Grant, TokenAnswer, TokenError, TokenRequest};
 
-use super::{grant::AccountQuery, refusal::Refusal, sendable};
+use super::{
+    grant::AccountQuery,
+    refusal::Refusal,
+    sendable,
+    token::{PAUSE_DENIED, PAUSE_SILENT, nanos, usable},
+};
 use crate::account::Hub;
 
 /// The type of the callers' tokens (RFC 8693, section 3).
 const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
-/// A token is not sent in this last part of its lifetime, because it could expire in transit.
-const SKEW: Duration = Duration::from_secs(60);
-/// Lifetime of a token when the response states no lifetime.
-const UNSAID: Duration = Duration::from_secs(300);
-/// Pause before the same token is exchanged again after a refusal, and after no response.
-const PAUSE_DENIED: Duration = Duration::from_secs(5);
-const PAUSE_SILENT: Duration = Duration::from_secs(1);
 /// A token that is rejected so soon after it replaced a rejected one cannot be helped by another
 /// exchange. This is also the pause until the next one.
 const AT_ONCE: Duration = Duration::from_secs(60);
@@ -201,9 +199,8 @@ impl Exchanges {
             (Err(RefusalCause::Credential(CredentialProblem::NotExchanged)), AT_ONCE)
         } else {
             match self.exchanged(exchange).await {
-                Ok((token, lifetime)) => {
+                Ok((token, lasts)) => {
                     tracing::debug!(%source, credential = %id, "a token was exchanged");
-                    let lasts = lifetime.saturating_sub(SKEW.min(lifetime / 10));
                     (Ok(Arc::new(AccessToken::new(token))), lasts)
                 }
                 Err(error) => {
@@ -230,6 +227,7 @@ impl Exchanges {
         result
     }
 
+    /// The new token, and how long it is sent.
     async fn exchanged(&self, exchange: &Exchange<'_>) -> Result<(Secret, Duration), TokenError> {
         let Exchange { query, client, presented, .. } = exchange;
         let grant = match exchange.exchange {
@@ -251,11 +249,12 @@ impl Exchanges {
         let reach = self.hub.reach(&query.place.source);
         let answer = reach.post_form(&self.hub.network, exchange.token_url, &form).await;
         let granted = TokenAnswer::read(&answer.map_err(TokenError::Unreachable)?)?;
+        let token = granted.bearer()?;
         // The service would get the caller's own token.
-        if granted.bearer()?.expose() == presented.expose() {
+        if token.expose() == presented.expose() {
             return Err(TokenError::Unusable("the exchanged token is the one that was sent"));
         }
-        Ok((granted.bearer()?.clone(), granted.lifetime.unwrap_or(UNSAID)))
+        Ok((token.clone(), usable(granted.lifetime)))
     }
 
     /// The token in the form of a credential.
@@ -306,10 +305,6 @@ impl Exchanges {
         }
         Arc::clone(slots.entry(key).or_default())
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn unreadable() -> Refusal {

@@ -27,19 +27,12 @@ use url::Url;
 use super::{
     refusal::Refusal,
     sendable::is_loopback,
-    token::{Slot, State},
+    token::{PAUSE_DENIED, PAUSE_SILENT, Slot, State, nanos, usable},
 };
 use crate::{egress::Network, key_set::send_form};
 
 /// Time limit of one request to a token endpoint.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// A token is not sent in this last part of its lifetime, because it could expire in transit.
-const SKEW: Duration = Duration::from_secs(60);
-/// Lifetime of a token when the response states no lifetime.
-const UNSAID: Duration = Duration::from_secs(300);
-/// Pause before the token endpoint is called again after a rejection, and after no response.
-const PAUSE_DENIED: Duration = Duration::from_secs(5);
-const PAUSE_SILENT: Duration = Duration::from_secs(1);
 /// How often, and at which interval, the store is read for a token that another process may have
 /// obtained.
 const LOOKS: usize = 5;
@@ -229,9 +222,8 @@ impl TokenRequest {
                 }
             }
         }
-        let lifetime = granted.lifetime.unwrap_or(UNSAID);
-        let usable = lifetime.saturating_sub(SKEW.min(lifetime / 10));
-        let until = self.clock.monotonic_nanos().saturating_add(nanos(usable));
+        let lasts = nanos(usable(granted.lifetime));
+        let until = self.clock.monotonic_nanos().saturating_add(lasts);
         let token = Arc::new(AccessToken::new(value));
         let kept = Some(Arc::clone(&token));
         *self.slot.state.lock() = State { revision, token: kept, until, failed: None, unstored };
@@ -263,8 +255,4 @@ fn endpoint(text: &str) -> Result<&str, TokenError> {
         Ok(url) if url.scheme() == "http" && is_loopback(&url) => Ok(text),
         Ok(_) | Err(_) => Err(TokenError::Unusable("its token endpoint is not an https URL")),
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

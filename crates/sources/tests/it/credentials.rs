@@ -14,8 +14,9 @@ use toolcrib_core::{
     call::{Operation, UpstreamErrorKind},
     clock::{Clock, Timestamp},
     credential::{
-        ClientAuth, Credential, CredentialKind, CredentialNeed, CredentialProblem, CredentialRef,
-        CredentialStore, Material, OAuth2, Owner, RefusalCause, Secret,
+        ClientAuth, Credential, CredentialCaller, CredentialKind, CredentialNeed,
+        CredentialProblem, CredentialRef, CredentialStore, Material, OAuth2, Owner, RefusalCause,
+        Secret,
     },
     egress::{EgressDecided, EgressReason},
     id::TenantId,
@@ -272,7 +273,11 @@ async fn a_credential_that_expires_during_its_token_request_is_refused() {
         reference: CredentialRef::of_tenant("it".parse().unwrap(), tenant.clone()),
         destination: server.url("/mcp"),
     };
-    let refused = factory.credentials().resolve(&need, &tenant, &principal).await.unwrap_err();
+    let refused = factory
+        .credentials()
+        .resolve(&need, CredentialCaller::without_call(&tenant, &principal))
+        .await
+        .unwrap_err();
     let expired = CredentialProblem::Expired;
     assert!(matches!(refused.cause, RefusalCause::Credential(problem) if problem == expired));
     assert_eq!(server.arrived("/token").len(), 1);
@@ -331,7 +336,11 @@ async fn a_rejection_by_the_token_endpoint_fails_the_call_without_its_text() {
     // An explanation says the same.
     let need = rig.source.credential_for(permit("echo", None, None).entry());
     let (tenant, principal) = ("acme".parse().unwrap(), "ann".parse().unwrap());
-    let refused = rig.credentials.find(&need, &tenant, &principal).await.unwrap_err();
+    let refused = rig
+        .credentials
+        .find(&need, CredentialCaller::without_call(&tenant, &principal))
+        .await
+        .unwrap_err();
     let expired = CredentialProblem::AuthExpired;
     assert!(matches!(refused.cause, RefusalCause::Credential(problem) if problem == expired));
     // Stored again by the operator.

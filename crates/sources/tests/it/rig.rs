@@ -308,7 +308,7 @@ impl Rig {
     ) -> Result<Invocation, UpstreamError> {
         let need = self.source.credential_for(permit.entry());
         let caller = permit.principal();
-        let resolved = self.credentials.resolve(&need, &caller.tenant, &caller.id).await;
+        let resolved = self.credentials.resolve(&need, caller.credential_caller()).await;
         let credential = resolved.map_err(|refusal| {
             refusal.decided().into_iter().for_each(|denied| call.egress.note(denied));
             UpstreamError::without_credential("credential `it`", &refusal)

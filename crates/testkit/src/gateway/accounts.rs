@@ -13,7 +13,6 @@ use toolcrib_core::{
         GrantTerms, Material, OAuth2, PendingAuthorization, PendingTerms, RefusalCause,
         ResolvedCredential, Secret,
     },
-    id::{PrincipalId, TenantId},
     source::{
         AccountConnector, AccountError, AuthorizationResponse, BegunAuthorization, ConnectRequest,
         Prospect, SourceSpec,
@@ -37,10 +36,9 @@ impl TestAccounts {
     async fn grant(
         &self,
         need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
-        makers: Option<&[PrincipalId]>,
+        caller: CredentialCaller<'_>,
     ) -> Result<Option<Credential>, CredentialRefusal> {
+        let CredentialCaller { tenant, principal, makers, .. } = caller;
         let CredentialNeed::Account { source, account, destination } = need else {
             return Ok(None);
         };
@@ -100,39 +98,17 @@ impl CredentialResolver for TestAccounts {
     async fn resolve(
         &self,
         need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
+        caller: CredentialCaller<'_>,
     ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
-        Ok(self.grant(need, tenant, principal, None).await?.map(resolved))
+        Ok(self.grant(need, caller).await?.map(resolved))
     }
 
     async fn find(
         &self,
         need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
-    ) -> Result<Option<FoundCredential>, CredentialRefusal> {
-        Ok(self.grant(need, tenant, principal, None).await?.map(found))
-    }
-
-    async fn resolve_with(
-        &self,
-        need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
-        caller: CredentialCaller<'_>,
-    ) -> Result<Option<Arc<ResolvedCredential>>, CredentialRefusal> {
-        Ok(self.grant(need, tenant, principal, Some(caller.makers)).await?.map(resolved))
-    }
-
-    async fn find_with(
-        &self,
-        need: &CredentialNeed,
-        tenant: &TenantId,
-        principal: &PrincipalId,
         caller: CredentialCaller<'_>,
     ) -> Result<Option<FoundCredential>, CredentialRefusal> {
-        Ok(self.grant(need, tenant, principal, Some(caller.makers)).await?.map(found))
+        Ok(self.grant(need, caller).await?.map(found))
     }
 }
 

@@ -10,7 +10,7 @@ use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use toolcrib_core::{
@@ -29,7 +29,7 @@ use utoipa::ToSchema;
 
 use crate::{
     body,
-    middleware::{Payload, Refusal, Segment, cookies_named},
+    middleware::{NewCookie, Payload, Refusal, Segment, cookies_named},
     respond,
     state::AppState,
     v1::{
@@ -451,20 +451,19 @@ fn cookie_name(request: &str) -> String {
     format!("{COOKIE}-{request}")
 }
 
-/// Sets a cookie for `seconds`; 0 removes it. `SameSite=Lax`, because the browser comes back from
-/// another site.
+/// Sets a cookie for `seconds`; 0 removes it.
 fn set_cookie(state: &AppState, headers: &mut HeaderMap, name: &str, value: &str, seconds: u64) {
-    let public = state.gateway.config().server.public_url.clone();
-    let is_secure = public.is_some_and(|url| url.starts_with("https://"));
-    let secure = if is_secure { "; Secure" } else { "" };
-    let cookie = format!(
-        "{name}={value}; Path=/v1/connections/finish; Max-Age={seconds}; HttpOnly; \
-         SameSite=Lax{secure}"
-    );
-    if let Ok(mut cookie) = HeaderValue::try_from(cookie) {
-        cookie.set_sensitive(true);
-        headers.append(header::SET_COOKIE, cookie);
-    }
+    let config = state.gateway.config();
+    let public = config.server.public_url.as_deref();
+    let cookie = NewCookie {
+        name,
+        value,
+        path: "/v1/connections/finish",
+        seconds,
+        same_site: "Lax",
+        is_secure: public.is_some_and(|url| url.starts_with("https://")),
+    };
+    cookie.append(headers);
 }
 
 fn refused(context: &Context, problem: &ConnectionError) -> Failure {

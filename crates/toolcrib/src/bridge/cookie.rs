@@ -3,17 +3,20 @@
 //!
 //! Invariant: a browser keeps at most [`MAX_REQUESTS`] of them, for an hour at most.
 
-use http::{HeaderMap, HeaderValue, header};
+use http::HeaderMap;
 use toolcrib_core::{canonical::Digest, credential::Secret};
 
-use crate::{middleware::cookies_below, state::AppState};
+use crate::{
+    middleware::{NewCookie, cookies_below},
+    state::AppState,
+};
 
 /// The characters of a value.
 const CHARACTERS: usize = 43;
 /// The characters of the id in a name.
 const ID: usize = 16;
 /// How long the browser keeps a cookie: as long as a person may be away, and some time to decide.
-const SECONDS: u32 = 60 * 60;
+const SECONDS: u64 = 60 * 60;
 /// The requests of one browser that can be finished. The oldest ones make room.
 const MAX_REQUESTS: usize = 8;
 
@@ -42,18 +45,19 @@ pub(super) fn remove(state: &AppState, to: &mut HeaderMap, cookie: &Secret) {
     append(state, to, cookie, "", 0);
 }
 
-/// `SameSite=Lax`, because the provider's page sends the browser back.
-fn append(state: &AppState, to: &mut HeaderMap, named: &Secret, value: &str, seconds: u32) {
-    let secure = if is_encrypted(state) { "; Secure" } else { "" };
-    let name = name_of(state, named);
-    let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
-    if let Ok(mut cookie) = HeaderValue::try_from(text) {
-        cookie.set_sensitive(true);
-        to.append(header::SET_COOKIE, cookie);
-    }
+fn append(state: &AppState, to: &mut HeaderMap, named: &Secret, value: &str, seconds: u64) {
+    let cookie = NewCookie {
+        name: &name_of(state, named),
+        value,
+        path: "/",
+        seconds,
+        same_site: "Lax",
+        is_secure: is_encrypted(state),
+    };
+    cookie.append(to);
 }
 
-/// The name of a cookie. It has an id that does not tell the value.
+/// The name of a cookie. Its id does not disclose the value.
 fn name_of(state: &AppState, cookie: &Secret) -> String {
     let id = Digest::of(format!("toolcrib cookie\n{}", cookie.expose()).as_bytes()).to_string();
     let id: String = id.chars().take(ID).collect();

@@ -26,7 +26,7 @@ pub(crate) struct Payload(pub(crate) Bytes);
 const MAX_DRAIN: usize = 16 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
-/// How long a refusal waits for a body that is not needed.
+/// How long a refusal waits for the body of its request.
 const FINISH_TIME: Duration = Duration::from_secs(1);
 
 /// How long a sender may pause within a body, and how far it may fall behind [`MIN_RATE`].
@@ -137,8 +137,8 @@ async fn read(
 }
 
 /// Waits for the body of a request that is refused by its head. Many clients send head and body
-/// apart: a response before the body closes the connection without a word, and the next request in
-/// it has no answer.
+/// apart. A response before the body would close the connection, and the next request in it would get
+/// no response.
 pub(super) async fn finish(request: Request) {
     let waits = request.headers().contains_key(header::EXPECT);
     if !waits && !request.body().is_end_stream() {

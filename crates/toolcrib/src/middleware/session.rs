@@ -3,18 +3,19 @@
 //! The header names the session as the credential of a request. A cookie alone is no credential, so
 //! a request that another site makes a browser send has no caller.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, header, uri::Authority};
+use http::{HeaderMap, HeaderName, Uri, header, uri::Authority};
 use toolcrib_config::ServerConfig;
 use toolcrib_gateway::authn::{AuthError, session::PresentedSession};
 
-use super::origin;
+use super::{
+    cookie::{NewCookie, cookies_named},
+    origin,
+};
 
 /// The header with the page's half of a session.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("toolcrib-session");
 /// The cookie with the other half, over https, without its port.
 pub(crate) const COOKIE: &str = "__Host-toolcrib";
-/// How many cookies of one name are tried. A browser keeps at most about 180 of a host.
-const MAX_COOKIES: usize = 200;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Where a session is valid: the origin of the page, with the name of its cookie.
@@ -113,7 +114,7 @@ impl Site {
         &self.origin
     }
 
-    /// The first [`MAX_COOKIES`] values of the cookie.
+    /// The values of the cookie.
     fn cookies_in<'h>(&self, headers: &'h HeaderMap) -> Vec<&'h str> {
         cookies_named(&self.cookie, headers)
     }
@@ -127,24 +128,17 @@ impl Site {
         if is_own && is_same { Ok(()) } else { Err(AuthError::Invalid) }
     }
 
-    /// Formats a `Set-Cookie` that sets the cookie for `seconds`; 0 removes it. `value` has only
-    /// letters, digits, `-` and `_`.
-    fn set(&self, value: &str, seconds: u64) -> Option<HeaderValue> {
-        let secure = if self.secure { "; Secure" } else { "" };
-        let cookie = &self.cookie;
-        let text = format!(
-            "{cookie}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
-        );
-        let mut header = HeaderValue::try_from(text).ok()?;
-        header.set_sensitive(true);
-        Some(header)
-    }
-
-    /// Adds the cookie to `answered`, for `seconds`.
+    /// Adds the cookie to `answered`, for `seconds`; 0 removes it.
     pub(crate) fn keep(&self, answered: &mut HeaderMap, value: &str, seconds: u64) {
-        if let Some(cookie) = self.set(value, seconds) {
-            answered.append(header::SET_COOKIE, cookie);
-        }
+        let cookie = NewCookie {
+            name: &self.cookie,
+            value,
+            path: "/",
+            seconds,
+            same_site: "Strict",
+            is_secure: self.secure,
+        };
+        cookie.append(answered);
     }
 
     /// Removes the cookies that `headers` have.
@@ -190,28 +184,11 @@ pub(crate) fn browser(headers: &HeaderMap) -> String {
     }
 }
 
-/// The first [`MAX_COOKIES`] values of the cookie `name`. Pages of other ports of the host can add some.
-pub(crate) fn cookies_named<'h>(name: &str, headers: &'h HeaderMap) -> Vec<&'h str> {
-    let values = cookies(headers).filter(|(named, _)| *named == name).map(|(_, value)| value);
-    values.take(MAX_COOKIES).collect()
-}
-
-/// The first [`MAX_COOKIES`] cookies whose name starts with `prefix`, in the order of the browser:
-/// the oldest first (RFC 6265, section 5.4).
-pub(crate) fn cookies_below<'h>(prefix: &str, headers: &'h HeaderMap) -> Vec<(&'h str, &'h str)> {
-    let named = cookies(headers).filter(|(name, _)| name.starts_with(prefix));
-    named.take(MAX_COOKIES).collect()
-}
-
-fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
-    let texts = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='))
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
+    use http::HeaderValue;
     use toolcrib_config::Config;
 
     use super::*;

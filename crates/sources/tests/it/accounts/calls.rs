@@ -117,7 +117,7 @@ async fn a_key_that_somebody_else_made_uses_no_account() {
     grant.terms.makers = ids(&["root"]);
     assert!(stage.grants.change(grant, secrets).await.unwrap());
     let need = rig.source.credential_for(crate::rig::permit("whoami", None, None).entry());
-    let ann = "ann".parse().unwrap();
+    let (tenant, ann) = (tenant(), "ann".parse().unwrap());
     for (makers, may) in [
         (ids(&["root"]), true),
         (ids(&["root", "ann"]), true),
@@ -125,9 +125,10 @@ async fn a_key_that_somebody_else_made_uses_no_account() {
         (ids(&["eve"]), false),
         (ids(&["root", "eve"]), false),
     ] {
-        let caller = CredentialCaller { presented: None, makers: &makers };
-        let found = rig.credentials.find_with(&need, &tenant(), &ann, caller).await;
-        let resolved = rig.credentials.resolve_with(&need, &tenant(), &ann, caller).await;
+        let caller = CredentialCaller::without_call(&tenant, &ann);
+        let caller = CredentialCaller { makers: Some(&makers), ..caller };
+        let found = rig.credentials.find(&need, caller).await;
+        let resolved = rig.credentials.resolve(&need, caller).await;
         assert_eq!((found.is_ok(), resolved.is_ok()), (may, may), "{makers:?}");
         if let Err(refusal) = found {
             let RefusalCause::Credential(problem) = refusal.cause else { panic!("{refusal:?}") };
@@ -189,13 +190,16 @@ async fn without_an_own_account_nothing_is_sent() {
         let CredentialNeed::Account { .. } = &need else { panic!("{need:?}") };
         let (other, eve) = ("other".parse().unwrap(), "eve".parse().unwrap());
         for (tenant, principal) in [(tenant(), eve), (other, "ann".parse().unwrap())] {
-            let refused = rig.credentials.find(&need, &tenant, &principal).await.unwrap_err();
+            let caller = CredentialCaller::without_call(&tenant, &principal);
+            let refused = rig.credentials.find(&need, caller).await.unwrap_err();
             let RefusalCause::Credential(problem) = refused.cause else { panic!("{refused:?}") };
             assert_eq!(problem, CredentialProblem::NotConnected);
         }
         assert_eq!(stage.server.arrived("/mcp").len(), before);
         let ann = stage.grant(person("ann")).await.unwrap();
-        let found = rig.credentials.find(&need, &tenant(), &"ann".parse().unwrap()).await.unwrap();
+        let (own, principal) = (tenant(), "ann".parse().unwrap());
+        let caller = CredentialCaller::without_call(&own, &principal);
+        let found = rig.credentials.find(&need, caller).await.unwrap();
         assert_eq!(found.unwrap().id, ann.id);
         assert!(stage.grants.remove(&tenant(), &ann.id).await.unwrap());
         let failed = call(&rig, "ann", "whoami").await.unwrap_err();

@@ -10,7 +10,7 @@ use toolcrib_core::{
         RefusalCause, Secret, TokenExchange,
     },
     egress::AllowList,
-    id::CredentialId,
+    id::{CredentialId, PrincipalId, TenantId},
     source::{
         UpstreamSpec,
         connector::{ConnectorSpec, OpenApiLocation},
@@ -79,8 +79,12 @@ impl Stage {
     }
 }
 
-fn with(token: &Secret) -> CredentialCaller<'_> {
-    CredentialCaller { presented: Some(token), makers: &[] }
+fn with<'c>(
+    tenant: &'c TenantId,
+    principal: &'c PrincipalId,
+    token: &'c Secret,
+) -> CredentialCaller<'c> {
+    CredentialCaller { tenant, principal, presented: Some(token), makers: Some(&[]) }
 }
 
 /// Calls `whoami` as `principal`, who came with `token`.
@@ -88,7 +92,7 @@ async fn call_with(rig: &Rig, principal: &str, token: &str) -> Result<String, Up
     let permit = permit_of(principal, "whoami", None, None);
     let need = rig.source.credential_for(permit.entry());
     let (principal, token) = (principal.parse().unwrap(), Secret::new(token.to_owned()));
-    let resolved = rig.credentials.resolve_with(&need, &tenant(), &principal, with(&token)).await;
+    let resolved = rig.credentials.resolve(&need, with(&tenant(), &principal, &token)).await;
     let refused = |refusal| UpstreamError::without_credential("account", &refusal);
     let credential = resolved.map_err(refused)?;
     let call = Invocation { credential, ..invocation(json!({})) };
@@ -179,8 +183,10 @@ async fn an_exchanged_token_is_for_its_presenter() {
         let need = rig.source.credential_for(permit_of(principal, "whoami", None, None).entry());
         let (principal, token) = (principal.parse().unwrap(), Secret::new(token.to_owned()));
         let credentials = &rig.credentials;
-        let found = credentials.find_with(&need, &tenant(), &principal, with(&token)).await;
-        let resolved = credentials.resolve_with(&need, &tenant(), &principal, with(&token)).await;
+        let tenant = tenant();
+        let caller = with(&tenant, &principal, &token);
+        let found = credentials.find(&need, caller).await;
+        let resolved = credentials.resolve(&need, caller).await;
         let (found, resolved) = (found.unwrap().unwrap(), resolved.unwrap().unwrap());
         assert_eq!(found.id, resolved.credential.id);
         assert!(!format!("{resolved:?}").contains("token-"), "{resolved:?}");
@@ -205,8 +211,9 @@ async fn an_exchanged_token_is_for_its_presenter() {
     assert_ne!(id(&other, "ann", "token-ann").await, first);
     // No account of others is found without a token.
     let need = rig.source.credential_for(permit_of("ann", "whoami", None, None).entry());
-    let ann = "ann".parse().unwrap();
-    let refused = rig.credentials.find(&need, &tenant(), &ann).await.unwrap_err();
+    let (tenant, ann) = (tenant(), "ann".parse().unwrap());
+    let caller = CredentialCaller::without_call(&tenant, &ann);
+    let refused = rig.credentials.find(&need, caller).await.unwrap_err();
     let RefusalCause::Credential(problem) = refused.cause else { panic!("{refused:?}") };
     assert_eq!(problem, CredentialProblem::NotConnected);
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use toolcrib_core::{
     call::UpstreamError,
-    credential::{AccountOf, CredentialNeed},
+    credential::{AccountOf, CredentialCaller, CredentialNeed},
 };
 use toolcrib_testkit::upstream::OAuthBehaviour;
 
@@ -20,7 +20,9 @@ fn behaviours() -> [OAuthBehaviour; 2] {
 
 async fn list_of(rig: &Rig, principal: &str) -> Result<HashSet<String>, UpstreamError> {
     let need = rig.source.own_list_need();
-    let resolved = rig.credentials.resolve(&need, &tenant(), &principal.parse().unwrap()).await;
+    let (tenant, principal) = (tenant(), principal.parse().unwrap());
+    let caller = CredentialCaller::without_call(&tenant, &principal);
+    let resolved = rig.credentials.resolve(&need, caller).await;
     rig.source.own_list(resolved.unwrap().unwrap()).await
 }
 

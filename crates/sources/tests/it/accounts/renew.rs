@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use toolcrib_core::{
     clock::Clock as _,
     credential::{
-        AccountGrant, CredentialNeed, CredentialProblem, CredentialRefusal, CredentialResolver,
-        GrantState, RefusalCause, Secret,
+        AccountGrant, CredentialCaller, CredentialNeed, CredentialProblem, CredentialRefusal,
+        CredentialResolver, GrantState, RefusalCause, Secret,
     },
     source::SourceFactory as _,
 };
@@ -33,8 +33,9 @@ impl Stage {
         &self,
         resolver: &Arc<dyn CredentialResolver>,
     ) -> Result<String, CredentialRefusal> {
-        let (need, ann) = (self.need(), "ann".parse().unwrap());
-        let resolved = resolver.resolve(&need, &tenant(), &ann).await?.unwrap();
+        let (need, tenant, ann) = (self.need(), tenant(), "ann".parse().unwrap());
+        let caller = CredentialCaller::without_call(&tenant, &ann);
+        let resolved = resolver.resolve(&need, caller).await?.unwrap();
         Ok(resolved.token.as_ref().unwrap().value().expose().to_owned())
     }
 
@@ -100,7 +101,9 @@ async fn a_refused_renewal_requires_a_new_consent() {
     let grant = stage.grant(person("ann")).await.unwrap();
     assert_eq!(grant.terms.state, GrantState::NeedsConsent);
     // Without a request, the same is found.
-    let found = rig.credentials.find(&stage.need(), &tenant(), &"ann".parse().unwrap()).await;
+    let (tenant, ann) = (tenant(), "ann".parse().unwrap());
+    let caller = CredentialCaller::without_call(&tenant, &ann);
+    let found = rig.credentials.find(&stage.need(), caller).await;
     assert!(matches!(
         found.unwrap_err().cause,
         RefusalCause::Credential(CredentialProblem::NeedsConsent)
