@@ -202,7 +202,7 @@ impl CredentialResolver for Credentials {
         if let Some(query) = AccountQuery::new(need, caller)? {
             let found = match Exchange::of(&query, caller.presented) {
                 Some(exchange) => self.exchanges.find(&exchange),
-                None => self.grants.find(&query).await.map(|grant| grant.id),
+                None => self.grants.find(&query).await,
             };
             let id = found.map_err(|refusal| refusal.at(Some(&query.url)))?;
             return Ok(Some(FoundCredential { id, owner: query.place.owner }));
@@ -470,9 +470,7 @@ impl SourceCredential {
         if resolved.credential.has_expired(self.credentials.hub.clock.now()) {
             return Err(refused(CredentialProblem::Expired));
         }
-        let sendable = Arc::new(SendableCredential::new(resolved).map_err(refused)?);
-        self.remember(&sendable);
-        Ok(sendable)
+        self.recent.lock().sendable(resolved).map_err(refused)
     }
 
     /// Attaches the credential to a request of a connection that callers share. Records a refusal
@@ -536,17 +534,31 @@ impl SourceCredential {
     pub(crate) fn echoes(&self) -> Echoes {
         self.recent.lock().echoes.clone()
     }
+}
 
-    fn remember(&self, sent: &Arc<SendableCredential>) {
-        let mut recent = self.recent.lock();
-        let known = recent.sent.iter().position(|known| known.is_same(sent));
-        let known = known.and_then(|at| recent.sent.remove(at));
-        let is_new = known.is_none();
-        recent.sent.push_front(known.unwrap_or_else(|| Arc::clone(sent)));
-        if is_new {
-            recent.sent.truncate(RECENT);
-            recent.echoes = Echoes::new(recent.sent.iter().flat_map(|sent| sent.values()));
+// === impl RecentCredentials ===
+
+impl RecentCredentials {
+    /// The form to send, which is made once for each value.
+    fn sendable(
+        &mut self,
+        resolved: &ResolvedCredential,
+    ) -> Result<Arc<SendableCredential>, CredentialProblem> {
+        if let Some(last) = self.sent.front()
+            && last.is_of(resolved)
+        {
+            return Ok(Arc::clone(last));
         }
+        let known = self.sent.iter().position(|known| known.is_of(resolved));
+        if let Some(known) = known.and_then(|at| self.sent.remove(at)) {
+            self.sent.push_front(Arc::clone(&known));
+            return Ok(known);
+        }
+        let sendable = Arc::new(SendableCredential::new(resolved)?);
+        self.sent.push_front(Arc::clone(&sendable));
+        self.sent.truncate(RECENT);
+        self.echoes = Echoes::new(self.sent.iter().flat_map(|sent| sent.values()));
+        Ok(sendable)
     }
 }
 

@@ -20,6 +20,7 @@ mod directory;
 mod event_text;
 mod fingerprint;
 pub mod key_text;
+mod known_grants;
 mod memory;
 mod open;
 mod options;

@@ -20,7 +20,7 @@ use std::{borrow::Cow, future::Future};
 use serde::de::DeserializeOwned;
 use toolcrib_core::{canonical::Digest, clock::Timestamp, store::StoreError};
 
-use crate::{Options, page::bound};
+use crate::{Options, known_grants::KnownGrants, page::bound};
 
 /// A statement and its parameters, which are numbered (`?1`).
 #[derive(Debug, Clone)]
@@ -72,6 +72,8 @@ pub(crate) trait Columns {
 /// for both databases.
 pub(crate) trait Database: Send + Sync + 'static {
     fn options(&self) -> &Options;
+
+    fn known_grants(&self) -> &KnownGrants;
 
     /// Runs a statement, and returns the number of rows that it changed.
     fn run(&self, statement: Statement) -> impl Future<Output = Result<usize, StoreError>> + Send;

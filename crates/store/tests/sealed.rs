@@ -266,6 +266,28 @@ async fn the_tokens_of_a_grant_are_sealed_and_do_not_move() {
     assert!(again.is_none(), "it serves once, also when it cannot be opened");
 }
 
+// I-110
+#[tokio::test]
+async fn a_call_uses_no_grant_that_another_process_removed_two_seconds_ago() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let [here, elsewhere] = [(); 2].map(|()| open(&path, SealKeys::new(key("0a"), [])).0.grants());
+    let it = grant("a", "ann");
+    here.put(it.clone(), secrets("one")).await.unwrap();
+    let revision = async |at| {
+        let found = here.recent(&it.place, moment(at)).await.unwrap();
+        found.map(|found| found.0.revision)
+    };
+    assert_eq!(revision(0).await, Some(1));
+    assert!(elsewhere.change(it.clone(), secrets("two")).await.unwrap());
+    assert_eq!(revision(1_000).await, Some(1), "the store is not read for each call");
+    assert_eq!(revision(2_001).await, Some(2));
+    assert!(elsewhere.remove(&it.place.owner.tenant, &it.id).await.unwrap());
+    assert_eq!(revision(4_002).await, None);
+    elsewhere.put(it.clone(), secrets("three")).await.unwrap();
+    assert_eq!(revision(4_002).await, Some(1), "without a grant, the store is read");
+}
+
 // I-36
 #[tokio::test]
 async fn the_secret_of_a_client_is_sealed_and_does_not_move() {
@@ -394,4 +416,24 @@ async fn the_items_of_the_bridge_are_sealed_and_do_not_move() {
     let new = open(&path, SealKeys::new(key("0b"), [])).0.bridge();
     let (found, value) = new.take(it.kind, &it.id, moment(1)).await.unwrap().unwrap();
     assert_eq!((found, value.expose()), (it, CANARY));
+}
+
+/// A grant of a client that cannot be opened does not hide the others of its person.
+#[tokio::test]
+async fn a_list_of_grants_leaves_out_what_cannot_be_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let (store, _) = open(&path, SealKeys::new(key("0a"), []));
+    bridge_store::put(&store, "lost", moment(0)).await;
+    let (new, _) = open(&path, SealKeys::new(key("0b"), []));
+    bridge_store::put(&new, "moved", moment(0)).await;
+    let kept = bridge_store::put(&new, "kept", moment(0)).await;
+    let file = Connection::open(&path).unwrap();
+    file.execute_batch("UPDATE bridge_items SET revision = 2 WHERE id = 'moved'").unwrap();
+    let owner = kept.owner.clone().unwrap();
+    for principal in [None, Some(&owner.principal)] {
+        let grants = new.bridge().grants(&owner.tenant, principal).await.unwrap();
+        let items: Vec<_> = grants.into_iter().map(|(item, _)| item).collect();
+        assert_eq!(items, std::slice::from_ref(&kept));
+    }
 }

@@ -11,6 +11,7 @@ use toolcrib_core::{bridge::BridgeKind, canonical::Digest, credential::Secret, i
 use toolcrib_oauth::server::{
     authorize::{CodeRequest, Redirect, UncheckedRequest},
     error::{ErrorCode, Refused},
+    redirect::is_loopback,
 };
 use url::Url;
 
@@ -113,6 +114,7 @@ impl Bridge {
         let bridge = settings(&config)?;
         let CheckedRequest { client, redirect, rest } = self.check(&config, query).await?;
         Ok(match rest {
+            Err(refused) if !is_trusted(&client, &redirect) => return Err(refused.into()),
             Err(refused) => {
                 StartedAuthorization::Go(redirect.with_refusal(refused, &bridge.own_issuer))
             }
@@ -233,6 +235,13 @@ pub(super) fn no_provider(error: &SignInError) -> Refused {
         _ => (ErrorCode::ServerError, "the identity provider cannot be used for sign-in"),
     };
     Refused { code, description }
+}
+
+/// Whether a browser may be sent to the client before the person has seen a page. Otherwise links to
+/// this server could lead to any site (RFC 9700, section 4.11.2).
+fn is_trusted(client: &KnownClient, redirect: &Redirect) -> bool {
+    client.origin == ClientOrigin::Operator
+        || Url::parse(&redirect.uri).is_ok_and(|uri| is_loopback(&uri))
 }
 
 fn preview(bridge: &BridgeConfig, client: KnownClient, redirect: Redirect) -> ConsentPreview {

@@ -93,8 +93,7 @@ struct State {
 
 /// A grant with a token that can be sent.
 struct Ready {
-    grant: AccountGrant,
-    secrets: GrantSecrets,
+    grant: Arc<(AccountGrant, GrantSecrets)>,
     token: Arc<AccessToken>,
 }
 
@@ -123,6 +122,10 @@ fn refused(problem: CredentialProblem, id: &CredentialId) -> Refusal {
     Refusal::of(problem, Some(id.clone()))
 }
 
+fn not_connected() -> Refusal {
+    Refusal::of(CredentialProblem::NotConnected, None)
+}
+
 fn unavailable(problem: impl Into<String>, id: &CredentialId) -> Refusal {
     Refusal(RefusalCause::Unavailable(problem.into()), Some(id.clone()))
 }
@@ -137,25 +140,44 @@ fn has_ended(grant: &AccountGrant, now: Timestamp) -> bool {
 }
 
 /// The grant in the form of a credential.
-fn resolved(ready: Ready) -> Result<ResolvedCredential, Refusal> {
-    let Ready { grant, secrets, token } = ready;
+fn resolved(ready: &Ready) -> Result<ResolvedCredential, Refusal> {
+    let Ready { grant, token } = ready;
+    let (grant, secrets) = &**grant;
     let name = CredentialName::parse(grant.place.source.as_str());
     let name = name.or_else(|_| CredentialName::parse("account"));
     let name = name.map_err(|_| refused(CredentialProblem::Unreadable, &grant.id))?;
-    let value = secrets.refresh_token.unwrap_or_else(|| token.value().clone());
+    let value = secrets.refresh_token.as_ref().unwrap_or_else(|| token.value()).clone();
     let credential = Credential {
-        id: grant.id,
+        id: grant.id.clone(),
         name,
-        owner: grant.place.owner,
-        kind: CredentialKind::RefreshToken(grant.terms.oauth2),
-        audiences: grant.terms.audiences,
+        owner: grant.place.owner.clone(),
+        kind: CredentialKind::RefreshToken(grant.terms.oauth2.clone()),
+        audiences: grant.terms.audiences.clone(),
         created_at: grant.created_at,
         rotated_at: grant.changed_at,
         expires_at: grant.expires_at,
         revision: grant.revision,
     };
-    let material = Material { value, client_secret: secrets.client_secret };
-    Ok(ResolvedCredential { credential, material, token: Some(token) })
+    let material = Material { value, client_secret: secrets.client_secret.clone() };
+    Ok(ResolvedCredential { credential, material, token: Some(Arc::clone(token)) })
+}
+
+// === impl AccountQuery ===
+
+impl AccountQuery {
+    /// Whether the call may use the grant, and its token be sent to the address.
+    fn admit(&self, grant: &AccountGrant) -> Result<(), Refusal> {
+        let problem = if self.makers.as_ref().is_some_and(|makers| !grant.is_for(makers)) {
+            CredentialProblem::OtherMakers
+        } else if grant.terms.state == GrantState::NeedsConsent {
+            CredentialProblem::NeedsConsent
+        } else if !sendable::may_reach(&grant.terms.audiences, &self.url) {
+            CredentialProblem::OutOfAudience
+        } else {
+            return Ok(());
+        };
+        Err(refused(problem, &grant.id))
+    }
 }
 
 // === impl Grants ===
@@ -169,6 +191,10 @@ impl Grants {
         Self { hub, holder, slots: Mutex::default(), running }
     }
 
+    fn store(&self) -> Result<&Arc<dyn GrantStore>, Refusal> {
+        self.hub.store.as_ref().ok_or_else(not_connected)
+    }
+
     pub(super) async fn wait_for_renewals(&self) {
         self.running.wait().await;
     }
@@ -178,30 +204,32 @@ impl Grants {
         &self,
         query: &AccountQuery,
     ) -> Result<(AccountGrant, GrantSecrets), Refusal> {
-        let missing = || Refusal::of(CredentialProblem::NotConnected, None);
-        let store = self.hub.store.as_ref().ok_or_else(missing)?;
-        let found = store.get(&query.place, self.hub.clock.now()).await?;
-        let (grant, secrets) = found.ok_or_else(missing)?;
-        if query.makers.as_ref().is_some_and(|makers| !grant.is_for(makers)) {
-            return Err(refused(CredentialProblem::OtherMakers, &grant.id));
-        }
-        if grant.terms.state == GrantState::NeedsConsent {
-            return Err(refused(CredentialProblem::NeedsConsent, &grant.id));
-        }
-        if !sendable::may_reach(&grant.terms.audiences, &query.url) {
-            return Err(refused(CredentialProblem::OutOfAudience, &grant.id));
-        }
+        let found = self.store()?.get(&query.place, self.hub.clock.now()).await?;
+        let (grant, secrets) = found.ok_or_else(not_connected)?;
+        query.admit(&grant)?;
         Ok((grant, secrets))
     }
 
+    /// As [`load`](Self::load), without a request to the store for each call.
+    async fn recent(
+        &self,
+        query: &AccountQuery,
+    ) -> Result<Arc<(AccountGrant, GrantSecrets)>, Refusal> {
+        let found = self.store()?.recent(&query.place, self.hub.clock.now()).await?;
+        let found = found.ok_or_else(not_connected)?;
+        query.admit(&found.0)?;
+        Ok(found)
+    }
+
     /// Checks that [`prepare`](Self::prepare) would find a grant, without a request.
-    pub(super) async fn find(&self, query: &AccountQuery) -> Result<AccountGrant, Refusal> {
-        let (grant, secrets) = self.load(query).await?;
+    pub(super) async fn find(&self, query: &AccountQuery) -> Result<CredentialId, Refusal> {
+        let found = self.recent(query).await?;
+        let (grant, secrets) = &*found;
         let is_over = secrets.refresh_token.is_none()
-            && (secrets.access_token.is_none() || has_ended(&grant, self.hub.clock.now()));
+            && (secrets.access_token.is_none() || has_ended(grant, self.hub.clock.now()));
         match is_over {
             true => Err(refused(CredentialProblem::NeedsConsent, &grant.id)),
-            false => Ok(grant),
+            false => Ok(grant.id.clone()),
         }
     }
 
@@ -210,16 +238,15 @@ impl Grants {
         &self,
         query: &AccountQuery,
     ) -> Result<ResolvedCredential, Refusal> {
-        let (grant, secrets) = self.load(query).await?;
-        let slot = self.slot(&grant.id);
-        if let Some(token) = slot.known(&grant, &secrets, self.hub.clock.now()) {
-            return resolved(Ready { grant, secrets, token });
+        let grant = self.recent(query).await?;
+        let id = grant.0.id.clone();
+        let slot = self.slot(&id);
+        if let Some(token) = slot.known(&grant, self.hub.clock.now()) {
+            return resolved(&Ready { grant, token });
         }
-        let missing = || Refusal::of(CredentialProblem::NotConnected, None);
-        let id = grant.id;
         let renewal = Renewal {
             hub: Arc::clone(&self.hub),
-            store: self.hub.store.clone().ok_or_else(missing)?,
+            store: Arc::clone(self.store()?),
             holder: self.holder.clone(),
             slot,
             query: query.clone(),
@@ -230,8 +257,8 @@ impl Grants {
             ended.unwrap_or_else(|_| Err(unavailable("the renewal was interrupted", &id)))?;
         // The account may have been disconnected meanwhile.
         match self.load(query).await? {
-            (grant, _) if grant.id == id => resolved(ready),
-            _ => Err(Refusal::of(CredentialProblem::NotConnected, None)),
+            (grant, _) if grant.id == id => resolved(&ready),
+            _ => Err(not_connected()),
         }
     }
 
@@ -243,8 +270,7 @@ impl Grants {
         id: &CredentialId,
         asked: &[String],
     ) -> Result<Lacking, Refusal> {
-        let store = self.hub.store.as_ref();
-        let store = store.ok_or_else(|| refused(CredentialProblem::NotConnected, id))?;
+        let store = self.store()?;
         for _ in 0..ATTEMPTS {
             let (mut grant, secrets) = self.load(query).await?;
             if grant.id != *id {
@@ -296,8 +322,7 @@ impl Slot {
     /// The stored access token, unless it has ended or was rejected.
     fn known(
         &self,
-        grant: &AccountGrant,
-        secrets: &GrantSecrets,
+        (grant, secrets): &(AccountGrant, GrantSecrets),
         now: Timestamp,
     ) -> Option<Arc<AccessToken>> {
         let mut state = self.state.lock();
@@ -329,10 +354,10 @@ impl Renewal {
         let _turn = slot.turn.lock().await;
         let deadline = Instant::now() + WAIT;
         loop {
-            let (grant, secrets) = self.read().await?;
+            let found = self.read().await?;
             let now = self.hub.clock.now();
-            if let Some(token) = self.slot.known(&grant, &secrets, now) {
-                return Ok(Ready { grant, secrets, token });
+            if let Some(token) = self.slot.known(&found, now) {
+                return Ok(Ready { grant: Arc::new(found), token });
             }
             if let Some((problem, until)) = self.slot.state.lock().failed.clone()
                 && Instant::now() < until
@@ -362,17 +387,18 @@ impl Renewal {
                 GrantState::Active => Ok((grant, secrets)),
                 GrantState::NeedsConsent => Err(refused(CredentialProblem::NeedsConsent, &self.id)),
             },
-            Some(_) | None => Err(Refusal::of(CredentialProblem::NotConnected, None)),
+            Some(_) | None => Err(not_connected()),
         }
     }
 
     /// Renews the grant while this process has its lease; `None` if it was changed meanwhile.
     async fn renew(&self) -> Result<Option<Ready>, Refusal> {
-        let (grant, secrets) = self.read().await?;
+        let found = self.read().await?;
         let asked_at = self.hub.clock.now();
-        if let Some(token) = self.slot.known(&grant, &secrets, asked_at) {
-            return Ok(Some(Ready { grant, secrets, token }));
+        if let Some(token) = self.slot.known(&found, asked_at) {
+            return Ok(Some(Ready { grant: Arc::new(found), token }));
         }
+        let (grant, secrets) = found;
         let unstored = self.slot.state.lock().unstored.clone();
         if let (Some((renewed, values)), Some(sent)) = (unstored, &secrets.refresh_token)
             && renewed.revision == grant.revision
@@ -491,7 +517,7 @@ impl Renewal {
             unstored: None,
         };
         tracing::debug!(grant = %self.id, "the account's token was renewed");
-        Ok(Some(Ready { grant, secrets, token }))
+        Ok(Some(Ready { grant: Arc::new((grant, secrets)), token }))
     }
 
     /// Stores renewed values, and keeps what calls have noted in the grant meanwhile. `None` if the

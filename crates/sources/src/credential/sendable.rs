@@ -141,13 +141,15 @@ impl SendableCredential {
         self.values.iter().map(|value| (value.clone(), self.credential.id.clone()))
     }
 
-    /// Whether both have the same values.
-    pub(super) fn is_same<'a>(&'a self, other: &'a Self) -> bool {
-        let token =
-            |resolved: &'a Self| resolved.token.as_ref().map(|token| token.value().expose());
-        let credential =
-            |resolved: &'a Self| (&resolved.credential.id, resolved.credential.revision);
-        credential(self) == credential(other) && token(self) == token(other)
+    /// Whether this is the form of `resolved`.
+    pub(super) fn is_of(&self, resolved: &ResolvedCredential) -> bool {
+        let is_same_token = match (&self.token, &resolved.token) {
+            // The rejection of a token is noted in the token itself.
+            (Some(sent), Some(token)) => Arc::ptr_eq(sent, token),
+            (sent, token) => sent.is_none() && token.is_none(),
+        };
+        let (sent, credential) = (&self.credential, &resolved.credential);
+        is_same_token && (&sent.id, sent.revision) == (&credential.id, credential.revision)
     }
 }
 

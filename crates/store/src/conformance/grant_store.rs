@@ -93,12 +93,16 @@ pub fn pending(state: &str, principal: &str, at: Timestamp) -> PendingAuthorizat
     }
 }
 
-/// Reads a grant and its three values as texts.
+/// Reads a grant and its three values as texts. A recent one is the same, because all changes are
+/// by this process.
 async fn read(
     store: &dyn GrantStore,
     place: &GrantPlace,
 ) -> Option<(AccountGrant, [Option<String>; 3])> {
-    let (grant, unsealed) = store.get(place, moment(2)).await.unwrap()?;
+    let found = store.get(place, moment(2)).await.unwrap();
+    let recent = store.recent(place, moment(2)).await.unwrap();
+    assert_eq!(recent.as_ref().map(|recent| &recent.0), found.as_ref().map(|found| &found.0));
+    let (grant, unsealed) = found?;
     let values = [unsealed.access_token, unsealed.refresh_token, unsealed.client_secret];
     Some((grant, values.map(|value| value.map(|value| value.expose().to_owned()))))
 }

@@ -15,7 +15,7 @@ use super::{
     schema_check,
     writer::Writer,
 };
-use crate::{Options, fingerprint::FingerprintKey};
+use crate::{Options, fingerprint::FingerprintKey, known_grants::KnownGrants};
 
 /// An open store in a PostgreSQL database. Clones are handles to the same store.
 ///
@@ -37,6 +37,7 @@ pub(super) struct Inner {
     lease: Lease,
     pub(super) changes: Follower,
     options: Options,
+    pub(super) known_grants: KnownGrants,
     pub(super) fingerprint_key: OnceCell<FingerprintKey>,
 }
 
@@ -61,8 +62,16 @@ impl PostgresStore {
         let writer = Writer::start(pool.clone(), Arc::clone(&instance));
         let lease = Lease::keep(pool.clone(), Arc::clone(&instance), writer.stopper());
         let changes = Follower::start(pool.clone(), place);
-        let fingerprint_key = OnceCell::new();
-        let inner = Inner { pool, writer, instance, lease, changes, options, fingerprint_key };
+        let inner = Inner {
+            pool,
+            writer,
+            instance,
+            lease,
+            changes,
+            options,
+            known_grants: KnownGrants::default(),
+            fingerprint_key: OnceCell::new(),
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 

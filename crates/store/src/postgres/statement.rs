@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     Options,
+    known_grants::KnownGrants,
     rows::{Columns, Database, FromRow, Statement, Value},
 };
 
@@ -37,6 +38,10 @@ impl PostgresStore {
 impl Database for PostgresStore {
     fn options(&self) -> &Options {
         self.options()
+    }
+
+    fn known_grants(&self) -> &KnownGrants {
+        &self.inner.known_grants
     }
 
     async fn run(&self, statement: Statement) -> Result<usize, StoreError> {

@@ -1,5 +1,7 @@
 //! Grants. Values are sealed before they reach the database and opened after they left it.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use chrono::SubsecRound;
 use toolcrib_core::{
@@ -18,7 +20,7 @@ use super::{
     grant_columns::{encode, place},
     oauth_clients, values,
 };
-use crate::{seal::SealKeys, seal_places};
+use crate::{known_grants::Changed, seal::SealKeys, seal_places};
 
 const GRANT: &str = "id, tenant, principal, source, terms, created_at, changed_at, expires_at, \
                      revision, sealed";
@@ -71,6 +73,7 @@ impl<D: Database> GrantStore for Grants<D> {
         secrets: GrantSecrets,
     ) -> Result<(), CredentialStoreError> {
         let place = grant.place.clone();
+        let _change = self.0.known_grants().change(Changed::At(&place));
         let expired = "DELETE FROM account_grants WHERE expires_at <= ?1";
         let [tenant, principal, source] = place.parts();
         let replaced = "DELETE FROM account_grants \
@@ -98,6 +101,21 @@ impl<D: Database> GrantStore for Grants<D> {
         let found = self.0.rows::<StoredGrant>(query).await?.pop();
         let found = found.filter(|stored| !stored.grant.has_expired(now));
         found.map(|stored| open(&self.0.options().seal_keys, stored)).transpose()
+    }
+
+    async fn recent(
+        &self,
+        place: &GrantPlace,
+        now: Timestamp,
+    ) -> Result<Option<Arc<(AccountGrant, GrantSecrets)>>, CredentialStoreError> {
+        let known = self.0.known_grants();
+        let read = match known.find(place, now) {
+            Ok(grant) => return Ok(Some(grant).filter(|grant| !grant.0.has_expired(now))),
+            Err(read) => read,
+        };
+        let found = self.get(place, now).await?.map(Arc::new);
+        found.iter().for_each(|grant| known.keep(&read, grant));
+        Ok(found)
     }
 
     async fn list(&self, tenant: &TenantId) -> Result<Vec<AccountGrant>, CredentialStoreError> {
@@ -128,6 +146,8 @@ impl<D: Database> GrantStore for Grants<D> {
         grant: AccountGrant,
         secrets: GrantSecrets,
     ) -> Result<bool, CredentialStoreError> {
+        let place = grant.place.clone();
+        let _change = self.0.known_grants().change(Changed::At(&place));
         let seen = grant.revision;
         let next = AccountGrant { revision: seen.saturating_add(1), ..grant };
         let StoredGrant { grant, sealed } = seal(&self.0.options().seal_keys, next, &secrets)?;
@@ -156,6 +176,7 @@ impl<D: Database> GrantStore for Grants<D> {
         tenant: &TenantId,
         id: &CredentialId,
     ) -> Result<bool, CredentialStoreError> {
+        let _change = self.0.known_grants().change(Changed::Id(id));
         let sql = "DELETE FROM account_grants WHERE tenant = ?1 AND id = ?2";
         Ok(self.0.run(Statement::new(sql, values![tenant.as_str(), id.as_str()])).await? > 0)
     }

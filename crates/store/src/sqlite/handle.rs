@@ -18,7 +18,7 @@ use super::{
     transaction::WriteTransaction,
     writer::Writer,
 };
-use crate::{Options, fingerprint::FingerprintKey};
+use crate::{Options, fingerprint::FingerprintKey, known_grants::KnownGrants};
 
 /// An open store. Clones are handles to the same store.
 ///
@@ -40,6 +40,7 @@ pub(super) struct Inner {
     pub(super) place: Arc<Place>,
     pub(super) schema: Arc<SchemaCheck>,
     options: Options,
+    pub(super) known_grants: KnownGrants,
     pub(super) fingerprint_key: OnceCell<FingerprintKey>,
     pub(super) polled: Mutex<Option<LastPoll>>,
 }
@@ -97,6 +98,7 @@ impl SqliteStore {
             place,
             schema,
             options,
+            known_grants: KnownGrants::default(),
             fingerprint_key: OnceCell::new(),
             polled: Mutex::default(),
         };

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     Options,
+    known_grants::KnownGrants,
     rows::{Columns, Database, FromRow, Statement, Value},
 };
 
@@ -35,6 +36,10 @@ impl SqliteStore {
 impl Database for SqliteStore {
     fn options(&self) -> &Options {
         self.options()
+    }
+
+    fn known_grants(&self) -> &KnownGrants {
+        &self.inner.known_grants
     }
 
     async fn run(&self, statement: Statement) -> Result<usize, StoreError> {

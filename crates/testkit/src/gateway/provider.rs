@@ -25,7 +25,7 @@ use http::{HeaderMap, StatusCode, header};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use url::form_urlencoded;
 
 use super::TestKey;
@@ -42,6 +42,8 @@ struct Shared {
     url: String,
     key: TestKey,
     state: Mutex<Present>,
+    /// Whether the answers of the token endpoint wait.
+    holds: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -60,6 +62,8 @@ struct Present {
     claims: Value,
     /// Members that replace those of the client's document.
     document: Value,
+    /// The answer to renewals, in place of its own.
+    renewal: Option<Value>,
 }
 
 /// An authorization request.
@@ -83,8 +87,12 @@ impl TestProvider {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let state = Present { person: "ann".to_owned(), ..Present::default() };
-        let shared =
-            Arc::new(Shared { url: url.clone(), key: TestKey::ec("p"), state: Mutex::new(state) });
+        let shared = Arc::new(Shared {
+            url: url.clone(),
+            key: TestKey::ec("p"),
+            state: Mutex::new(state),
+            holds: watch::Sender::new(false),
+        });
         let router = Router::new()
             .route("/.well-known/openid-configuration", get(discovery))
             .route("/jwks", get(jwks))
@@ -127,6 +135,16 @@ impl TestProvider {
     /// Answers token requests with status 503, or again as usual.
     pub fn set_down(&self, is_down: bool) {
         self.shared.state.lock().is_down = is_down;
+    }
+
+    /// Makes the answers of the token endpoint wait after it has done its work, or lets them go.
+    pub fn hold_tokens(&self, holds: bool) {
+        self.shared.holds.send_replace(holds);
+    }
+
+    /// Answers renewals with `answer`, or again with its own tokens.
+    pub fn answer_renewals(&self, answer: Option<Value>) {
+        self.shared.state.lock().renewal = answer;
     }
 
     /// Replaces members of ID tokens.
@@ -251,7 +269,13 @@ async fn authorize(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery)
 }
 
 async fn token(State(shared): State<Arc<Shared>>, headers: HeaderMap, form: String) -> Response {
-    let form = pairs(&form);
+    let answer = token_answer(&shared, &headers, &form);
+    shared.holds.subscribe().wait_for(|holds| !holds).await.unwrap();
+    answer
+}
+
+fn token_answer(shared: &Shared, headers: &HeaderMap, form: &str) -> Response {
+    let form = pairs(form);
     let mut state = shared.state.lock();
     state.requests.push(form.clone());
     if state.is_down {
@@ -271,9 +295,10 @@ async fn token(State(shared): State<Arc<Shared>>, headers: HeaderMap, form: Stri
             state.replays += 1;
             return refused("invalid_grant");
         }
-        return match state.left.contains(&person) {
-            true => refused("invalid_grant"),
-            false => shared.answer(&mut state, &person, None),
+        return match (state.left.contains(&person), &state.renewal) {
+            (true, _) => refused("invalid_grant"),
+            (false, Some(answer)) => Json(answer.clone()).into_response(),
+            (false, None) => shared.answer(&mut state, &person, None),
         };
     }
     let Some(sent) = form.get("code").and_then(|code| state.codes.remove(code)) else {

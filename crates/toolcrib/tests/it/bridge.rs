@@ -1,9 +1,11 @@
 //! Sign-in of MCP clients with an identity provider that registers none: a real provider, browsers
 //! with cookies, and every step out of order. `bridge/mixes.rs` has the tables of two people,
-//! and `bridge/ends.rs` the ways in which the access of a client ends.
+//! `bridge/ends.rs` the ways in which the access of a client ends, and `bridge/renewals.rs` renewals
+//! that go wrong.
 
 mod ends;
 mod mixes;
+mod renewals;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -322,6 +324,15 @@ async fn a_request_is_refused_where_its_client_or_the_person_can_see_it() {
         let back = parameters(reply.header("location"));
         assert_eq!((back["error"].as_str(), back["state"].as_str()), (code, "client state"));
     }
+    // A link to this server must not lead to a site that registered itself.
+    let body = json!({ "redirect_uris": ["https://evil.example/cb"] });
+    let elsewhere = gw.anonymous().post("/oauth/register", body).await.json();
+    let elsewhere = elsewhere["client_id"].as_str().unwrap();
+    let uri = ("redirect_uri", "https://evil.example/cb");
+    let reply = Browser::new(&gw).open(&query(elsewhere, &[uri, ("code_challenge", "")])).await;
+    assert_eq!((reply.status, reply.header("location")), (400, ""));
+    assert!(!reply.text().contains("evil.example"));
+    assert_eq!(Browser::new(&gw).open(&query(elsewhere, &[uri])).await.status, 200);
     for body in [
         json!({ "redirect_uris": ["http://evil.example/cb"] }),
         json!({ "redirect_uris": ["javascript:alert(1)"] }),

@@ -194,6 +194,26 @@ async fn without_an_exchange_nothing_is_sent() {
     }
 }
 
+/// A service would get a token of its caller.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_is_exchanged_for_itself_is_not_sent() {
+    let issuer = TestIssuer::start().await;
+    let stage = Stage::of_issuer(&issuer, "exchange = \"token-exchange\"", false).await;
+    let before = stage.server.calls().len();
+    let token = stage.token(&issuer, "ann", 1);
+    let answer = json!({
+        "access_token": token, "token_type": "Bearer", "expires_in": 300,
+        "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
+    });
+    stage.server.behave(|it| it.token_answer = Some((200, answer.to_string())));
+    let refused = stage.call(&stage.gw.bearer(&token)).await;
+    assert_eq!(stage.exchanges().len(), 1);
+    assert_eq!(stage.server.calls().len(), before);
+    let text = refused.text();
+    assert!(text.contains("token is not accepted for this tool's service"), "{text}");
+    assert!(!text.contains(&token), "{text}");
+}
+
 /// A client with an access token of this server has no token of the provider to exchange.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_was_signed_in_here_connects_an_account() {
