@@ -5,6 +5,7 @@ mod operation;
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use serde_json::{Map, Value, value::RawValue};
 
 pub use self::{
@@ -45,6 +46,31 @@ pub struct Invocation {
     /// The credential that the gate resolved, if the source [needs](crate::credential::CredentialNeed)
     /// one.
     pub credential: Option<Arc<ResolvedCredential>>,
+    /// Checks the call again before it is sent, if it may have waited at its source.
+    pub recheck: Option<Arc<dyn Recheck>>,
+}
+
+/// Checks a call again that has waited since it was authorized: its caller may have lost the right
+/// to make it.
+#[async_trait]
+pub trait Recheck: Send + Sync {
+    /// # Errors
+    /// The call must not be sent.
+    async fn check(&self, call: &Invocation) -> Result<(), UpstreamError>;
+}
+
+impl Invocation {
+    /// Whether the call may still be sent. A source asks this after the last wait before it sends
+    /// the call.
+    ///
+    /// # Errors
+    /// The call must not be sent.
+    pub async fn check_again(&self) -> Result<(), UpstreamError> {
+        match &self.recheck {
+            Some(recheck) => recheck.check(self).await,
+            None => Ok(()),
+        }
+    }
 }
 
 /// The output leaves out the arguments and the other inputs of the caller.

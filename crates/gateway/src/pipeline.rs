@@ -10,6 +10,7 @@ mod dispatch;
 pub mod idempotency;
 mod idempotent_call;
 mod interaction;
+mod late;
 mod recorded_run;
 mod request;
 pub mod session;

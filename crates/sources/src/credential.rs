@@ -31,9 +31,10 @@ use tokio::sync::broadcast;
 use toolcrib_core::{
     call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
     credential::{
-        AccountSpec, CredentialCaller, CredentialKind, CredentialNeed, CredentialProblem,
-        CredentialRef, CredentialRefusal, CredentialResolver, CredentialScope, CredentialStore,
-        FoundCredential, GrantPlace, Owner, RefusalCause, ResolvedCredential, UnsealedCredential,
+        AccountSpec, Credential, CredentialCaller, CredentialKind, CredentialNeed,
+        CredentialProblem, CredentialRef, CredentialRefusal, CredentialResolver, CredentialScope,
+        CredentialStore, FoundCredential, GrantPlace, Owner, RefusalCause, ResolvedCredential,
+        UnsealedCredential,
     },
     egress::EgressTrail,
     id::{CredentialId, PrincipalId, SourceId},
@@ -317,7 +318,7 @@ impl SourceCredential {
         mut request: OutgoingRequest,
         call: &Invocation,
     ) -> Result<(Echoes, Result<Answer, UpstreamError>), UpstreamError> {
-        let echoes = Self::attach(credential, &mut request, call)?;
+        let echoes = Self::attach(credential, &mut request, call).await?;
         let Some(credential) = credential.filter(|credential| credential.is_account()) else {
             let answer = egress.send(request, &call.egress).await;
             return Ok((echoes, answer.map_err(UpstreamError::from)));
@@ -426,6 +427,12 @@ impl SourceCredential {
         }
     }
 
+    /// The error of a call whose credential has this problem by now.
+    fn without(&self, problem: CredentialProblem) -> UpstreamError {
+        let cause = RefusalCause::Credential(problem);
+        self.unusable(&CredentialRefusal { cause, id: None, destination: String::new() })
+    }
+
     /// The error of a request without its credential.
     fn unusable(&self, refusal: &CredentialRefusal) -> UpstreamError {
         match &self.named {
@@ -441,14 +448,35 @@ impl SourceCredential {
 
     /// Attaches the credential of `call` to its request, if the source names one, and returns the
     /// filter for the response.
-    pub(crate) fn attach(
+    async fn attach(
         credential: Option<&Arc<Self>>,
         request: &mut OutgoingRequest,
         call: &Invocation,
     ) -> Result<Echoes, UpstreamError> {
         let Some(credential) = credential else { return Ok(Echoes::default()) };
-        request.credential = Some(credential.present(call.credential.as_deref())?);
+        let resolved = call.credential.as_deref();
+        request.credential = Some(credential.present_now(resolved).await?);
         Ok(credential.echoes())
+    }
+
+    /// As [`present`](Self::present), right before a request is sent. The call may have waited since
+    /// the gate resolved its credential; an account that was removed or replaced meanwhile is not
+    /// sent.
+    pub(crate) async fn present_now(
+        &self,
+        resolved: Option<&ResolvedCredential>,
+    ) -> Result<Arc<SendableCredential>, UpstreamError> {
+        let sendable = self.present(resolved)?;
+        if let (Named::Account(source, _), Some(resolved)) = (&self.named, resolved)
+            // An exchanged token belongs to no grant.
+            && matches!(resolved.credential.kind, CredentialKind::RefreshToken(_))
+        {
+            let Credential { id, owner, .. } = &resolved.credential;
+            let place = GrantPlace { owner: owner.clone(), source: source.clone() };
+            let checked = self.credentials.grants.check(&place, id).await;
+            checked.map_err(|problem| self.without(problem))?;
+        }
+        Ok(sendable)
     }
 
     /// Returns the credential that the gate has resolved for a call in the form to send.
@@ -456,11 +484,7 @@ impl SourceCredential {
         &self,
         resolved: Option<&ResolvedCredential>,
     ) -> Result<Arc<SendableCredential>, UpstreamError> {
-        let refused = |problem| {
-            let cause = RefusalCause::Credential(problem);
-            let destination = String::new();
-            self.unusable(&CredentialRefusal { cause, id: None, destination })
-        };
+        let refused = |problem| self.without(problem);
         let missing = match &self.named {
             Named::Stored(_) => CredentialProblem::NotFound,
             Named::Account(..) => CredentialProblem::NotConnected,

@@ -141,6 +141,7 @@ impl Source for CommandSource {
         };
         let run = async {
             let _slot = self.calls.slot(permit).await?;
+            call.check_again().await?;
             self.run(command, &call).await
         };
         self.calls.run(pin!(run)).await.map(Reply::Done)

@@ -22,6 +22,7 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcrib_config::DeniedCalls;
@@ -41,6 +42,7 @@ use toolcrib_core::{
 use super::{
     CallReport, CallRequest, Pipeline,
     dispatch::Execution,
+    late::LateCheck,
     recorded_run::{Attempt, RecordedRun},
     request::{FoundTool, RequestCharge},
     session::InteractionGuard,
@@ -308,6 +310,14 @@ impl Pipeline {
         let attempt_span = span.attempt(&target.entry);
         let SourceInput { arguments, caller, mut meta } = input.into_source();
         let context = trace_for_source(&attempt_span, &mut meta, is_granted);
+        let late = Arc::new(LateCheck {
+            services: self.services.clone(),
+            approvals: Arc::clone(&self.approvals),
+            permit,
+            surface,
+            authorized_at,
+            refused: Mutex::default(),
+        });
         let invocation = Invocation {
             call_id: identity.call.clone(),
             run_id: identity.run.clone(),
@@ -319,6 +329,7 @@ impl Pipeline {
             egress: EgressTrail::in_trace(context),
             input: caller,
             credential,
+            recheck: Some(Arc::clone(&late) as _),
         };
         let operation = Operation::on(&target.entry.offer, invocation);
         let runnable = target.runnable();
@@ -334,11 +345,9 @@ impl Pipeline {
             source,
             breaker,
             runnable,
-            permit,
-            surface,
+            late,
             step,
             span,
-            authorized_at,
             cancelled: cancellation.clone(),
             charge,
             guard,

@@ -1,8 +1,8 @@
 //! Idempotent calls: the same call under the same key runs once, and a repetition gets the stored
 //! answer.
 //!
-//! * A key belongs to a (tenant, principal) and to a *space*, which names the format of its stored
-//!   answers. It never affects calls of other principals.
+//! * A key belongs to a (tenant, principal), to the makers of the credential, and to a *space*, which
+//!   names the format of its stored answers. It never affects calls of others.
 //! * Equal calls at the same time run once and all get the answer. An idempotent call continues to
 //!   its result or its deadline if its caller disconnects, because the caller may return for the
 //!   answer. (A call without a key is cancelled, I-22.)

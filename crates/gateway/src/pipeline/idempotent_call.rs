@@ -7,6 +7,7 @@ use toolcrib_core::{
     call::CallError,
     canonical::Digest,
     catalog::Entry,
+    id::PrincipalId,
     idempotency::{ClaimOutcome, IdempotencyClaim, IdempotencyKey},
     principal::Principal,
 };
@@ -59,7 +60,7 @@ impl Pipeline {
         };
         let digest = digest(&authorized.target.entry, &call);
         let owner: Owner = (principal.tenant.clone(), principal.id.clone());
-        let text = format!("{}:{}", key.space, key.text);
+        let text = table_text(principal, key);
         let mut waiting = match self.idempotency.take(&owner, &text, digest)? {
             KeyState::Kept(kept) => return Ok(IdempotentOutcome::Kept(kept)),
             KeyState::Running(waiting) => waiting,
@@ -172,6 +173,18 @@ impl Pipeline {
         ticket.end(body.map(|body| StoredAnswer { body, run_id: report.run_id.clone() }), ttl);
         Ok(IdempotentOutcome::Report(report))
     }
+}
+
+/// The text of a key among those of its principal. Who creates a key in the name of somebody must not
+/// get the answers of that person, which can come from an account, nor give answers to them.
+fn table_text(principal: &Principal, key: ClientKey<'_>) -> String {
+    let ClientKey { space, text } = key;
+    if principal.makers.is_empty() {
+        return format!("{space}:{text}");
+    }
+    let makers: Vec<&str> = principal.makers.iter().map(PrincipalId::as_str).collect();
+    let makers = Digest::of(makers.join("\n").as_bytes());
+    format!("{space}/made:{makers}:{text}")
 }
 
 /// The digest of the tool and the exact input: two secrets are two calls, and so are two rounds.

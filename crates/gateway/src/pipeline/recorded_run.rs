@@ -1,19 +1,18 @@
 //! Steps 7 to 9 of a call: it runs between its opening and its closing event.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
-    authorize::CallContext,
-    call::{CallError, CallInput, Invocation, Operation, UpstreamError, UpstreamErrorKind},
-    catalog::{Entry, Permit},
+    call::{CallError, Operation, UpstreamError, UpstreamErrorKind},
+    catalog::Entry,
     id::CallId,
     source::Source,
 };
 
 use super::{
     dispatch::{self, Execution, StopConditions},
+    late::LateCheck,
     request::RequestCharge,
     session::InteractionGuard,
 };
@@ -22,11 +21,8 @@ use crate::{
     audit::{Audit, CallIdentity, RecordedEnd, StartedCall},
     background::Services,
     breaker::Breaker,
-    freshness::MAX_UNCONFIRMED,
     limits::quota::QuotaCharge,
     live_runs::{CallEnd, LiveRuns, StepContext},
-    metrics::Surface,
-    reauthorize::reauthorize,
     trace::{ActiveSpan, CallSpan},
     workflow_definition::offer::RunnableWorkflow,
 };
@@ -42,13 +38,10 @@ pub(super) struct RecordedRun {
     pub(super) breaker: Option<Arc<Breaker>>,
     /// The workflow, if the tool is one.
     pub(super) runnable: Option<Arc<RunnableWorkflow>>,
-    pub(super) permit: Permit,
-    pub(super) surface: Surface,
+    pub(super) late: Arc<LateCheck>,
     /// Its step, if it is part of a workflow.
     pub(super) step: Option<StepContext>,
     pub(super) span: CallSpan,
-    /// The time of its authorization, in monotonic nanoseconds.
-    pub(super) authorized_at: u64,
     /// Fires when the caller disconnects.
     pub(super) cancelled: CancellationToken,
     pub(super) charge: Option<Arc<dyn RequestCharge>>,
@@ -79,7 +72,7 @@ impl RecordedRun {
         let id = identity.call.clone();
         let recording = self.span.begin_step("toolcrib.record");
         let started = recording.close(self.audit.started(identity).await)?;
-        if let Err(error) = self.check_late(attempt.operation.invocation()).await {
+        if let Err(error) = self.late.check_start(attempt.operation.invocation()).await {
             self.audit.finished(started, Err(&error), None, Vec::new()).await;
             return Ok(Execution::not_started(error));
         }
@@ -134,11 +127,14 @@ impl RecordedRun {
         let (source, breaker) = (self.source.as_deref(), self.breaker.as_ref());
         let clock = &*self.services.clock;
         let stop = StopConditions { deadline, cancelled: &self.cancelled, clock };
-        let running = dispatch::run(source, breaker, &self.permit, operation, stop);
-        let execution = match span.leads_elsewhere() {
+        let running = dispatch::run(source, breaker, &self.late.permit, operation, stop);
+        let mut execution = match span.leads_elsewhere() {
             true => span.run(Box::pin(running)).await,
             false => running.await,
         };
+        if let Some(error) = self.late.refused.lock().take() {
+            execution = Execution { invoked: execution.invoked, ..Execution::not_started(error) };
+        }
         span.end(&execution.result);
         drop(span);
         if execution.duration.is_some() {
@@ -149,33 +145,6 @@ impl RecordedRun {
             None => CallEnd::Ended,
         };
         (execution, end)
-    }
-
-    /// Checks a call that starts after the confirmation of its caller has expired, as after a pause
-    /// of this process: the caller may still make it, and no other server has closed it as a call
-    /// of a dead process (I-111).
-    async fn check_late(&self, invocation: &Invocation) -> Result<(), CallError> {
-        let since = self.services.clock.monotonic_nanos().saturating_sub(self.authorized_at);
-        if Duration::from_nanos(since) <= MAX_UNCONFIRMED {
-            return Ok(());
-        }
-        let input = CallInput {
-            arguments: Value::Object(invocation.arguments.clone()),
-            caller: invocation.input.clone(),
-            meta: invocation.meta.clone(),
-        };
-        let context = CallContext { surface: self.surface.as_str(), input: &input };
-        let Approvals { authenticator, snapshots, .. } = &*self.approvals;
-        let principal = self.permit.principal();
-        reauthorize(authenticator, snapshots, principal, &self.entry, context).await?;
-        match self.services.storage.is_alive().await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(CallError::NotAccountable("recorded")),
-            Err(error) => {
-                tracing::error!(%error, "a call was refused because its record may already be closed");
-                Err(CallError::NotAccountable("recorded"))
-            }
-        }
     }
 }
 

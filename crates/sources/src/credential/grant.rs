@@ -221,6 +221,23 @@ impl Grants {
         Ok(found)
     }
 
+    /// Checks that the grant `id` is still that of its place, and in use.
+    pub(super) async fn check(
+        &self,
+        place: &GrantPlace,
+        id: &CredentialId,
+    ) -> Result<(), CredentialProblem> {
+        let store = self.hub.store.as_ref().ok_or(CredentialProblem::NotConnected)?;
+        // An account that cannot be read may have been removed.
+        let found = store.recent(place, self.hub.clock.now()).await;
+        let found = found.ok().flatten().filter(|found| found.0.id == *id);
+        match found.map(|found| found.0.terms.state) {
+            Some(GrantState::Active) => Ok(()),
+            Some(GrantState::NeedsConsent) => Err(CredentialProblem::NeedsConsent),
+            None => Err(CredentialProblem::NotConnected),
+        }
+    }
+
     /// Checks that [`prepare`](Self::prepare) would find a grant, without a request.
     pub(super) async fn find(&self, query: &AccountQuery) -> Result<CredentialId, Refusal> {
         let found = self.recent(query).await?;

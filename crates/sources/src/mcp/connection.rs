@@ -168,6 +168,7 @@ impl Connection {
         schema: Option<&Schema>,
         invocation: &Invocation,
     ) -> Result<Reply, Failure> {
+        invocation.check_again().await?;
         let era = &self.session.era;
         let arguments = &invocation.arguments;
         // The handshake era has no such members.

@@ -369,10 +369,15 @@ impl Http {
         let HttpTarget { endpoint, egress, credential } = &self.target;
         let account = self.account.as_ref().map(|account| Arc::clone(&account.lock()));
         let resolved = resolved.or(account.as_deref());
+        // The end of its session is the last request with an account that was removed.
+        let ends_session = method == Method::DELETE;
         let mut request = endpoint.request(method, headers, body);
         match (credential, resolved) {
-            (Some(credential), Some(resolved)) => {
-                request.credential = Some(credential.present(Some(resolved))?);
+            (Some(credential), Some(_)) if ends_session => {
+                request.credential = Some(credential.present(resolved)?);
+            }
+            (Some(credential), Some(_)) => {
+                request.credential = Some(credential.present_now(resolved).await?);
             }
             (Some(credential), None) => credential.connect(&mut request, trail).await?,
             (None, _) => {}

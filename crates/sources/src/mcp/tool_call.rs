@@ -50,8 +50,13 @@ impl Supervisor {
         target: &CallTarget<'_>,
         call: &Invocation,
     ) -> Result<Result<Reply, Failure>, UpstreamError> {
-        let is_account = self.credential().is_some_and(|(_, credential)| credential.is_account());
-        match call.credential.as_ref().filter(|_| is_account) {
+        let credential = self.credential().map(|(_, credential)| credential);
+        let credential = credential.filter(|credential| credential.is_account());
+        if let Some(credential) = credential {
+            // The call has waited for its turn. Otherwise a handshake would say why it is not sent.
+            credential.present_now(call.credential.as_deref()).await?;
+        }
+        match call.credential.as_ref().filter(|_| credential.is_some()) {
             Some(account) if has_session(connection, account) => {
                 self.call_in_own_session(account, target, call).await
             }

@@ -240,6 +240,7 @@ impl Shared {
         };
         let Plan { egress, credential, .. } = &*self.plan;
         self.plan.headers.authorize(&mut request);
+        call.check_again().await?;
         let sent = SourceCredential::send(credential.as_ref(), egress, request, call).await;
         let (echoes, answer) = sent?;
         let outcome = async {

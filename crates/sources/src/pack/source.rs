@@ -221,6 +221,7 @@ impl Shared {
         let node = loaded.pack.nodes.iter().find(|node| node.tool.name == name);
         let node = node.ok_or_else(|| unavailable("this node was removed from the pack"))?;
         loaded.forms.check(name, permit.entry().pinned)?;
+        call.check_again().await?;
         loaded.engine.call(node, permit, call).await
     }
 }

@@ -352,6 +352,7 @@ pub(crate) fn invocation(arguments: Value) -> Invocation {
         egress: EgressTrail::default(),
         input: None,
         credential: None,
+        recheck: None,
     }
 }
 

@@ -109,6 +109,8 @@ struct Shared {
     state: Mutex<Server>,
     /// Whether the answers of the token endpoint wait.
     holds: watch::Sender<bool>,
+    /// Whether the answers to calls wait.
+    holds_calls: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -189,7 +191,8 @@ impl OAuthServer {
         let state = Server { behaviour, account: "ann".to_owned(), ..Server::default() };
         let origin = format!("http://{address}");
         let (state, holds) = (Mutex::new(state), watch::Sender::new(false));
-        let shared = Arc::new(Shared { origin, state, holds });
+        let holds_calls = watch::Sender::new(false);
+        let shared = Arc::new(Shared { origin, state, holds, holds_calls });
         let router = Router::new()
             .route("/mcp", any(mcp))
             .route("/whoami", get(whoami))
@@ -263,6 +266,11 @@ impl OAuthServer {
     /// Lets the answers of the token endpoint wait from now on, or sends them.
     pub fn hold_tokens(&self, holds: bool) {
         self.shared.holds.send_replace(holds);
+    }
+
+    /// Makes the answers to calls of tools wait, or lets them go.
+    pub fn hold_calls(&self, holds: bool) {
+        self.shared.holds_calls.send_replace(holds);
     }
 
     /// Rejects the present access tokens.
@@ -642,6 +650,9 @@ async fn mcp(State(shared): App, method: Method, headers: HeaderMap, body: Bytes
     let request: Value = serde_json::from_slice(&body).unwrap_or_default();
     let has_sessions = shared.state.lock().behaviour.has_sessions;
     let name = request["method"].as_str().unwrap_or_default();
+    if name == "tools/call" {
+        shared.holds_calls.subscribe().wait_for(|holds| !holds).await.ok();
+    }
     let result = |mut result: Value| {
         if !has_sessions {
             result["resultType"] = json!("complete");

@@ -1,7 +1,9 @@
 //! `/v1/connections` and `/connect`: accounts that people connect. `connections/mixes.rs` has the
-//! tables of two people at a real authorization server.
+//! tables of two people at a real authorization server, and `connections/waiting.rs` calls that wait
+//! meanwhile.
 
 mod mixes;
+mod waiting;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -374,6 +376,28 @@ async fn a_key_of_other_makers_does_not_use_the_account() {
         assert_eq!(refused.json()["details"]["connection"], "required", "{}", refused.text());
         assert!(!refused.text().contains("#/connect"));
     }
+}
+
+/// An answer of an account is stored for the keys that may use it.
+#[tokio::test]
+async fn a_key_of_other_makers_gets_no_stored_answer() {
+    let gw = notes("principal").start().await;
+    let ann = gw.principal("ann", ["notes:read"]).await;
+    let eve = gw.principal("eve", ["keys:manage", "keys:impersonate", "notes:read"]).await;
+    let body = json!({ "name": "n", "principal": "ann", "scopes": ["notes:read"] });
+    let made = eve.post("/v1/keys", body).await.json();
+    let foreign = gw.bearer(made["key"].as_str().unwrap());
+    connect(&ann, json!({ "source": "notes" })).await;
+    let send = async |caller: &Actor| {
+        let body = json!({ "request": { "tool_id": "notes.read", "call_id": "once" } });
+        caller.post("/tools/call", body).await.json()["result"].clone()
+    };
+    let first = send(&ann).await;
+    assert_eq!(first["success"], true, "{first}");
+    let refused = send(&foreign).await;
+    assert_eq!(refused["success"], false, "{refused}");
+    assert!(refused.to_string().contains("connected with another key"), "{refused}");
+    assert_eq!(send(&ann).await, first, "the answer is stored");
 }
 
 /// Each tab has its own cookie, and a refused end is recorded without its secrets.
