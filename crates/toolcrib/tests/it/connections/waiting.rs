@@ -54,7 +54,7 @@ impl Stage {
         let answer = self.server.consent(begun.json()["address"].as_str().unwrap());
         let body = json!({ "source": "notes", "state": answer["state"], "code": answer["code"] });
         let finished = caller.with("cookie", &cookie).post("/v1/connections/finish", body).await;
-        assert_eq!(finished.status, 200, "{}", finished.text());
+        assert_eq!(finished.status, 200, "{account}: {}", finished.text());
     }
 
     /// The id of an account.
