@@ -52,7 +52,8 @@ impl Stage {
         let cookie = begun.header("set-cookie").split(';').next().unwrap().to_owned();
         self.server.sign_in(account);
         let answer = self.server.consent(begun.json()["address"].as_str().unwrap());
-        let body = json!({ "source": "notes", "state": answer["state"], "code": answer["code"] });
+        let body = json!({ "source": "notes", "state": answer["state"], "code": answer["code"],
+            "iss": answer["iss"] });
         let finished = caller.with("cookie", &cookie).post("/v1/connections/finish", body).await;
         assert_eq!(finished.status, 200, "{account}: {}", finished.text());
     }
