@@ -18,8 +18,8 @@ use reqwest::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use toolcrib_core::credential::Secret;
-use url::{Host, Url};
+use toolcrib_core::{credential::Secret, egress::is_loopback};
+use url::Url;
 
 pub(crate) use mcp::{CallEnd, ListedTool, McpList};
 pub(crate) use tls::{ClientTls, hint, is_other_certificate};
@@ -375,15 +375,6 @@ pub(crate) fn address(typed: &str) -> anyhow::Result<Url> {
         "http" | "https" if url.username().is_empty() && url.password().is_none() => Ok(url),
         "http" | "https" => Err(usage("--url must not contain a password; use --key-file")),
         _ => Err(wrong()),
-    }
-}
-
-pub(crate) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
     }
 }
 

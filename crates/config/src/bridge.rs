@@ -6,11 +6,14 @@ use std::{collections::BTreeMap, time::Duration};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
-use toolcrib_core::{egress::AllowList, source::SecretValue};
+use toolcrib_core::{
+    egress::{AllowList, is_loopback},
+    source::SecretValue,
+};
 use toolcrib_oauth::{
     authorization::is_reserved,
     scopes::is_scope,
-    server::redirect::{RedirectRules, is_loopback, is_private_scheme},
+    server::redirect::{RedirectRules, is_private_scheme},
 };
 
 use url::Url;

@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolcrib_oauth::server::redirect::is_loopback;
+use toolcrib_core::egress::is_loopback;
 use url::Url;
 
 use super::{

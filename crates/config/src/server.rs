@@ -8,7 +8,7 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolcrib_oauth::server::redirect::is_loopback;
+use toolcrib_core::egress::is_loopback;
 use url::Url;
 
 use super::{

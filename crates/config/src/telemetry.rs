@@ -4,8 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolcrib_core::source::SecretValue;
-use toolcrib_oauth::server::redirect::is_loopback;
+use toolcrib_core::{egress::is_loopback, source::SecretValue};
 use url::Url;
 
 use super::{

@@ -19,7 +19,7 @@ use reqwest::{
     header::{AUTHORIZATION, HeaderMap, HeaderValue},
     redirect,
 };
-use toolcrib_core::credential::Secret;
+use toolcrib_core::{credential::Secret, egress::is_loopback};
 use url::Url;
 
 pub use exchange::HostKeys;
@@ -197,13 +197,4 @@ fn root_cause(error: reqwest::Error) -> String {
         cause = inner;
     }
     cause.to_string()
-}
-
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(url::Host::Domain(name)) => name == "localhost",
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
 }

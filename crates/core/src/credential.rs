@@ -30,7 +30,7 @@ pub use self::{
     },
     grant::{
         AccountGrant, ConnectLink, GrantPlace, GrantSecrets, GrantState, GrantStore, GrantTerms,
-        MAX_GRANT_AGE, MAX_LINKS, MAX_PENDING_AUTHORIZATIONS, PendingAuthorization, PendingTerms,
+        MAX_LINKS, MAX_PENDING_AUTHORIZATIONS, PendingAuthorization, PendingTerms,
         RegisteredClient,
     },
     kind::{ClientAuth, CredentialKind, InvalidKind, OAuth2},

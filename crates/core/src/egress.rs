@@ -12,6 +12,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use url::{Host, Url};
 
 pub use allow::{Allow, AllowList, InvalidAllow};
 
@@ -19,6 +20,17 @@ use crate::trace::TraceContext;
 
 /// The most different decisions noted per call; further ones are dropped.
 const MAX_DECISIONS: usize = 64;
+
+/// Whether `url` is on this machine, also without a resolver: other names may be resolved to other
+/// machines.
+pub fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    }
+}
 
 /// Payload of `egress.decided` (RFC 0079).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -3,7 +3,7 @@
 //! Keys are looked up by their SHA-256 in a table in memory (`table`) that follows the store, key
 //! by key: a key that this process creates or revokes ([`manage`]) takes effect before the
 //! response, and one of another process after the store announces it. If the store has not
-//! confirmed the keys for [`MAX_UNCONFIRMED`](crate::MAX_UNCONFIRMED), keys are rejected until it
+//! confirmed the keys for [`MAX_READ_AGE`](toolcrib_core::clock::MAX_READ_AGE), keys are rejected until it
 //! does, because a revocation could have been missed (I-110).
 //!
 //! The last use of a key is noted in memory and stored every [`USED_EVERY`], outside of requests.
@@ -44,7 +44,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use toolcrib_config::{BridgeConfig, Config, SourceConfig};
 use toolcrib_core::{
-    clock::{Clock, Timestamp},
+    clock::{Clock, ReadStart, Timestamp},
     id::{KeyId, PrincipalId},
     key_set::KeySetSource,
     principal::{AuthMethod, Principal},
@@ -65,10 +65,7 @@ use self::{
     table::{KeyEntry, KeyUpdate, Table},
     tokens::{Tokens, Verdict},
 };
-use crate::{
-    background::Services,
-    freshness::{Confirmation, ReadStart},
-};
+use crate::{background::Services, freshness::Confirmation};
 
 /// How long the store may leave keys unconfirmed before the server reports that it is unavailable.
 /// This is longer than a confirmation is valid, so that probes do not see each short wait.

@@ -19,12 +19,12 @@ use tokio::{runtime::Handle, task::JoinHandle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolcrib_config::Config;
 use toolcrib_core::{
-    clock::{Clock, Timestamp},
+    clock::{Clock, ReadStart, Timestamp},
     store::{Changes, Storage, StoreError},
 };
 use toolcrib_tasks::{Policy, TaskName, Tasks};
 
-use crate::{arguments_hash::ArgumentsHash, freshness::ReadStart, metrics::Metrics, trace::Tracer};
+use crate::{arguments_hash::ArgumentsHash, metrics::Metrics, trace::Tracer};
 
 /// Time limit for recording calls in flight after their sources are closed: the store takes
 /// milliseconds, and a gateway does not wait for an unavailable store.

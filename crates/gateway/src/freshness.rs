@@ -1,7 +1,7 @@
 //! The age of the copies of stored data that this process keeps in memory.
 //!
 //! Invariant (I-110): a request only uses keys and pins that the store has confirmed within
-//! [`MAX_UNCONFIRMED`]. After a pause of the process or a loss of its store, a request waits for
+//! [`MAX_READ_AGE`]. After a pause of the process or a loss of its store, a request waits for
 //! the next confirmation, and fails without one. Requests never read the store for this: the tasks
 //! that follow it do, a few times a second.
 
@@ -14,11 +14,7 @@ use std::{
 };
 
 use tokio::sync::watch;
-use toolcrib_core::clock::Clock;
-
-/// How long a confirmation is valid. Other servers and processes may change keys and pins
-/// meanwhile.
-pub const MAX_UNCONFIRMED: Duration = Duration::from_secs(2);
+use toolcrib_core::clock::{Clock, MAX_READ_AGE, ReadStart};
 
 /// How long a request waits for a confirmation.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -33,12 +29,6 @@ pub(crate) struct Confirmation {
     wall_at: AtomicI64,
     /// Counts failed reads. Notifies of every read.
     failed: watch::Sender<u64>,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ReadStart {
-    at: u64,
-    wall_at: i64,
 }
 
 const NEVER: u64 = u64::MAX;
@@ -68,17 +58,14 @@ impl Confirmation {
 
     /// Whether the copy is valid now.
     pub(crate) fn is_fresh(&self) -> bool {
-        self.is_within(MAX_UNCONFIRMED)
+        self.is_within(MAX_READ_AGE)
     }
 
     /// Whether the copy was confirmed within `limit`.
     pub(crate) fn is_within(&self, limit: Duration) -> bool {
         let (at, wall_at) = (self.at.load(Ordering::Acquire), self.wall_at.load(Ordering::Acquire));
-        let now = ReadStart::now(&*self.clock);
-        let is_recent = Duration::from_nanos(now.at.saturating_sub(at)) <= limit;
-        // A clock set back is ignored; a clock set forward causes a wait.
-        let slept = u64::try_from(now.wall_at.saturating_sub(wall_at)).unwrap_or_default();
-        at != NEVER && is_recent && Duration::from_millis(slept) <= limit
+        let began = ReadStart { at, wall_at };
+        at != NEVER && began.is_within(ReadStart::now(&*self.clock), limit)
     }
 
     /// Waits until the copy is valid. Returns `false` if the next read fails, or takes too long.
@@ -97,15 +84,6 @@ impl Confirmation {
             true
         };
         tokio::time::timeout(PATIENCE, confirmed).await.unwrap_or(false)
-    }
-}
-
-// === impl ReadStart ===
-
-impl ReadStart {
-    /// The start of a read now.
-    pub(crate) fn now(clock: &dyn Clock) -> Self {
-        Self { at: clock.monotonic_nanos(), wall_at: clock.now().timestamp_millis() }
     }
 }
 

@@ -77,7 +77,6 @@ mod workflow_definition;
 pub use arguments_hash::ArgumentsHash;
 pub use builder::GatewayBuilder;
 pub use editing::{EditRefusal, Proposal, WriteReport, edit_event};
-pub use freshness::MAX_UNCONFIRMED;
 pub use gateway::Gateway;
 pub use health::{Check, CheckState};
 pub use keys::key_event;

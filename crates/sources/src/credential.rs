@@ -568,11 +568,6 @@ impl RecentCredentials {
         &mut self,
         resolved: &ResolvedCredential,
     ) -> Result<Arc<SendableCredential>, CredentialProblem> {
-        if let Some(last) = self.sent.front()
-            && last.is_of(resolved)
-        {
-            return Ok(Arc::clone(last));
-        }
         let known = self.sent.iter().position(|known| known.is_of(resolved));
         if let Some(known) = known.and_then(|at| self.sent.remove(at)) {
             self.sent.push_front(Arc::clone(&known));

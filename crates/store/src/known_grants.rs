@@ -1,14 +1,14 @@
 //! Grants in memory, unsealed, so that a call reads the store for its account only now and then.
 //!
-//! Invariant (I-110): a grant is used for [`MAX_GRANT_AGE`] after the start of its read, and never
+//! Invariant (I-110): a grant is used for [`MAX_READ_AGE`] after the start of its read, and never
 //! after a change by this process.
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 use toolcrib_core::{
-    clock::Timestamp,
-    credential::{AccountGrant, GrantPlace, GrantSecrets, MAX_GRANT_AGE},
+    clock::{MAX_READ_AGE, ReadStart},
+    credential::{AccountGrant, GrantPlace, GrantSecrets},
     id::CredentialId,
 };
 
@@ -32,14 +32,6 @@ struct State {
 struct Known {
     began: ReadStart,
     grant: Arc<UnsealedGrant>,
-}
-
-/// The start of a read. The monotonic clock counts while this process is stopped, and the other one
-/// while the machine sleeps.
-#[derive(Clone, Copy)]
-struct ReadStart {
-    at: Instant,
-    wall_at: Timestamp,
 }
 
 /// A read of the store that has not ended.
@@ -68,11 +60,10 @@ impl KnownGrants {
     pub(crate) fn find(
         &self,
         place: &GrantPlace,
-        now: Timestamp,
+        now: ReadStart,
     ) -> Result<Arc<UnsealedGrant>, PendingRead> {
-        let now = ReadStart { at: Instant::now(), wall_at: now };
         let state = self.0.lock();
-        let known = state.by_place.get(place).filter(|known| known.began.is_recent(now));
+        let known = state.by_place.get(place).filter(|known| is_recent(known.began, now));
         known
             .map(|known| Arc::clone(&known.grant))
             .ok_or(PendingRead { began: now, changes: state.changes })
@@ -85,8 +76,8 @@ impl KnownGrants {
         if state.changes != changes {
             return;
         }
-        if state.swept_at.is_none_or(|at| !at.is_recent(began)) {
-            state.by_place.retain(|_, known| known.began.is_recent(began));
+        if state.swept_at.is_none_or(|at| !is_recent(at, began)) {
+            state.by_place.retain(|_, known| is_recent(known.began, began));
             state.swept_at = Some(began);
         }
         let has_room = state.by_place.len() < MAX_KNOWN;
@@ -113,25 +104,17 @@ impl Drop for PendingChange<'_> {
     }
 }
 
-// === impl ReadStart ===
-
-impl ReadStart {
-    /// Whether something that was read then is recent at `now`. A clock that was set back is ignored.
-    fn is_recent(self, now: Self) -> bool {
-        let slept = (now.wall_at - self.wall_at).to_std().unwrap_or_default();
-        now.at.saturating_duration_since(self.at) <= MAX_GRANT_AGE && slept <= MAX_GRANT_AGE
-    }
+fn is_recent(read: ReadStart, now: ReadStart) -> bool {
+    read.is_within(now, MAX_READ_AGE)
 }
 
 #[cfg(test)]
 mod tests {
-    use chrono::TimeDelta;
-
     use super::*;
     use crate::conformance::grant_store::{grant, place, secrets};
 
-    fn moment(millis: i64) -> Timestamp {
-        Timestamp::UNIX_EPOCH + TimeDelta::milliseconds(millis)
+    fn moment(millis: i64) -> ReadStart {
+        ReadStart { at: 0, wall_at: millis }
     }
 
     fn read(known: &KnownGrants, id: &str, at: i64) -> Arc<UnsealedGrant> {
@@ -151,6 +134,8 @@ mod tests {
             assert!(Arc::ptr_eq(&found, &grant), "{at}");
         }
         assert!(known.find(&grant.0.place, moment(2_001)).is_err());
+        let later = |at| known.find(&grant.0.place, ReadStart { at, wall_at: 0 });
+        assert!(later(2_000_000_000).is_ok() && later(2_000_000_001).is_err());
         assert!(known.find(&place("bob"), moment(0)).is_err());
     }
 

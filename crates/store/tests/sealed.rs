@@ -6,6 +6,7 @@ use std::{fs, path::Path, sync::Arc};
 use rusqlite::{Connection, params};
 use toolcrib_core::{
     bridge::BridgeKind,
+    clock::ReadStart,
     credential::{CredentialStore, CredentialStoreError, Owner, RegisteredClient, Secret},
     id::CredentialName,
     store::{SavedFilter, SavedInsertion, SavedItem, Storage},
@@ -275,7 +276,8 @@ async fn a_call_uses_no_grant_that_another_process_removed_two_seconds_ago() {
     let it = grant("a", "ann");
     here.put(it.clone(), secrets("one")).await.unwrap();
     let revision = async |at| {
-        let found = here.recent(&it.place, moment(at)).await.unwrap();
+        let now = ReadStart { at: 0, wall_at: moment(at).timestamp_millis() };
+        let found = here.recent(&it.place, now).await.unwrap();
         found.map(|found| found.0.revision)
     };
     assert_eq!(revision(0).await, Some(1));

@@ -12,6 +12,7 @@ use toolcrib_core::{
         ClientAuth, Credential, CredentialKind, CredentialStore, CredentialStoreError, Material,
         OAuth2, Owner, Secret,
     },
+    egress::is_loopback,
     id::TenantId,
     store::{Storage, StoreError},
 };
@@ -23,7 +24,6 @@ use crate::{
         ClientAuthArg, CredentialOwnerArgs, CredentialRotateArgs, CredentialSetArgs,
         CredentialValueArgs, CredentialsCommand,
     },
-    client,
     context::Context,
     env,
     failure::{Advice as _, Exit, advised, advised_by, usage},
@@ -295,13 +295,12 @@ fn kind(args: &CredentialSetArgs) -> anyhow::Result<CredentialKind> {
 /// Requires an https URL, or a loopback one: the client secret is sent to it.
 fn check_endpoint(text: &str) -> anyhow::Result<()> {
     let url = url::Url::parse(text).map_err(|_| usage("the token endpoint is not a URL"))?;
-    let is_localhost = url.domain().is_some_and(|name| name.ends_with(".localhost"));
     if !url.username().is_empty() || url.password().is_some() {
         return Err(usage("the token endpoint's URL carries a secret; leave it out"));
     }
     match url.scheme() {
         "https" => Ok(()),
-        "http" if client::is_loopback(&url) || is_localhost => Ok(()),
+        "http" if is_loopback(&url) => Ok(()),
         _ => Err(usage("the token endpoint must be an https URL, or one of this machine")),
     }
 }

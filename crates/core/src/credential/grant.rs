@@ -4,7 +4,7 @@
 //! Invariant: the values of grants, authorizations and clients are sealed, bound to every other
 //! field. Links and the states of authorizations are kept only as hashes, and can be used once.
 
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{Audience, ClientAuth, CredentialStoreError, OAuth2, Owner, Secret};
 use crate::{
     canonical::Digest,
-    clock::Timestamp,
+    clock::{ReadStart, Timestamp},
     id::{CredentialId, PrincipalId, SourceId, TenantId},
     principal::hands,
 };
@@ -21,8 +21,6 @@ use crate::{
 pub const MAX_PENDING_AUTHORIZATIONS: usize = 8;
 /// The most unused links of one principal; the oldest one makes room.
 pub const MAX_LINKS: usize = 16;
-/// How old a [recent](GrantStore::recent) grant can be.
-pub const MAX_GRANT_AGE: Duration = Duration::from_secs(2);
 
 /// The purpose of a grant: the calls of its owner to one source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -201,13 +199,13 @@ pub trait GrantStore: Send + Sync + 'static {
     ) -> Result<Option<(AccountGrant, GrantSecrets)>, CredentialStoreError>;
 
     /// As [`get`](Self::get), for calls, which must not read the store each time. The result can be
-    /// as old as [`MAX_GRANT_AGE`]; changes by this process are in it at once.
+    /// as old as [`MAX_READ_AGE`](crate::clock::MAX_READ_AGE); changes by this process are in it at once.
     async fn recent(
         &self,
         place: &GrantPlace,
-        now: Timestamp,
+        now: ReadStart,
     ) -> Result<Option<Arc<(AccountGrant, GrantSecrets)>>, CredentialStoreError> {
-        Ok(self.get(place, now).await?.map(Arc::new))
+        Ok(self.get(place, now.time()).await?.map(Arc::new))
     }
 
     /// The grants of a tenant and of all its principals, by principal (the tenant's own first) and

@@ -7,11 +7,13 @@
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use toolcrib_config::{BridgeConfig, Config};
-use toolcrib_core::{bridge::BridgeKind, canonical::Digest, credential::Secret, id::CredentialId};
+use toolcrib_core::{
+    bridge::BridgeKind, canonical::Digest, credential::Secret, egress::is_loopback,
+    id::CredentialId,
+};
 use toolcrib_oauth::server::{
     authorize::{CodeRequest, Redirect, UncheckedRequest},
     error::{ErrorCode, Refused},
-    redirect::is_loopback,
 };
 use url::Url;
 

@@ -1,7 +1,7 @@
 //! The check of a call that starts late: after a pause of this process, or after it has waited for
 //! its turn at its source.
 //!
-//! Invariant (I-110): a call that starts later than [`MAX_UNCONFIRMED`] after its authorization is
+//! Invariant (I-110): a call that starts later than [`MAX_READ_AGE`] after its authorization is
 //! authorized again.
 
 use std::{sync::Arc, time::Duration};
@@ -13,11 +13,11 @@ use toolcrib_core::{
     authorize::CallContext,
     call::{CallError, CallInput, Invocation, Recheck, UpstreamError, UpstreamErrorKind},
     catalog::Permit,
+    clock::MAX_READ_AGE,
 };
 
 use crate::{
-    approvals::Approvals, background::Services, freshness::MAX_UNCONFIRMED, metrics::Surface,
-    reauthorize::reauthorize,
+    approvals::Approvals, background::Services, metrics::Surface, reauthorize::reauthorize,
 };
 
 /// What a late call needs to be authorized again.
@@ -39,7 +39,7 @@ impl LateCheck {
     /// still make it, and no other server has closed it as a call of a dead process (I-111).
     pub(super) async fn check_start(&self, invocation: &Invocation) -> Result<(), CallError> {
         let since = self.services.clock.monotonic_nanos().saturating_sub(self.authorized_at);
-        if Duration::from_nanos(since) <= MAX_UNCONFIRMED {
+        if Duration::from_nanos(since) <= MAX_READ_AGE {
             return Ok(());
         }
         let input = CallInput {

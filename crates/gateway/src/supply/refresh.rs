@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use toolcrib_config::SourceConfig;
 use toolcrib_core::{
+    clock::ReadStart,
     id::SourceId,
     source::{Discovered, Source, SourceSpec},
     store::{Changes, StoreError},
@@ -24,12 +25,9 @@ use super::{
     pins::{self, PinUpdate},
     slots::{Slot, SourceOffers},
 };
-use crate::{
-    assembly::{
-        assemble::Assembler,
-        listed::{NewForms, OfferList},
-    },
-    freshness::ReadStart,
+use crate::assembly::{
+    assemble::Assembler,
+    listed::{NewForms, OfferList},
 };
 
 /// Changes at a shorter distance are one change: servers announce several while they start.

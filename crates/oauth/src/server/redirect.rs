@@ -4,7 +4,8 @@
 //! a loopback address may differ (RFC 8252, section 7.3). Browsers go to exactly this address: one
 //! that they would write in another way is refused.
 
-use url::{Host, Url};
+use toolcrib_core::egress::is_loopback;
+use url::Url;
 
 /// The most bytes of an address.
 const MAX_URI: usize = 2 << 10;
@@ -74,16 +75,6 @@ fn without_loopback_port(text: &str) -> Option<(&str, &str)> {
         _ => authority,
     };
     Some((host, rest))
-}
-
-/// Whether `url` is on this machine.
-pub fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        None => false,
-    }
 }
 
 // === impl RedirectRules ===

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use toolcrib_core::{
-    clock::Timestamp,
+    clock::{ReadStart, Timestamp},
     credential::{
         AccessToken, AccountGrant, AccountSpec, Credential, CredentialKind, CredentialProblem,
         CredentialStoreError, GrantPlace, GrantSecrets, GrantState, GrantStore, Material,
@@ -215,7 +215,7 @@ impl Grants {
         &self,
         query: &AccountQuery,
     ) -> Result<Arc<(AccountGrant, GrantSecrets)>, Refusal> {
-        let found = self.store()?.recent(&query.place, self.hub.clock.now()).await?;
+        let found = self.store()?.recent(&query.place, ReadStart::now(&*self.hub.clock)).await?;
         let found = found.ok_or_else(not_connected)?;
         query.admit(&found.0)?;
         Ok(found)
@@ -229,7 +229,7 @@ impl Grants {
     ) -> Result<(), CredentialProblem> {
         let store = self.hub.store.as_ref().ok_or(CredentialProblem::NotConnected)?;
         // An account that cannot be read may have been removed.
-        let found = store.recent(place, self.hub.clock.now()).await;
+        let found = store.recent(place, ReadStart::now(&*self.hub.clock)).await;
         let found = found.ok().flatten().filter(|found| found.0.id == *id);
         match found.map(|found| found.0.terms.state) {
             Some(GrantState::Active) => Ok(()),

@@ -17,7 +17,7 @@ use toolcrib_core::{
         AccessToken, Credential, CredentialKind, CredentialProblem, CredentialStore, Material,
         RefusalCause, UnsealedCredential,
     },
-    egress::AllowList,
+    egress::{AllowList, is_loopback},
     id::CredentialId,
     key_set::DocumentRequest,
 };
@@ -26,7 +26,6 @@ use url::Url;
 
 use super::{
     refusal::Refusal,
-    sendable::is_loopback,
     token::{PAUSE_DENIED, PAUSE_SILENT, Slot, State, nanos, usable},
 };
 use crate::{egress::Network, key_set::send_form};

@@ -11,9 +11,10 @@ use toolcrib_core::{
         AccessToken, Audience, Credential, CredentialKind, CredentialProblem, Destination,
         ResolvedCredential, Secret,
     },
+    egress::is_loopback,
     id::CredentialId,
 };
-use url::{Host, Url, form_urlencoded};
+use url::{Url, form_urlencoded};
 
 /// A credential that can be sent now.
 pub(crate) struct SendableCredential {
@@ -196,15 +197,6 @@ fn encodings(value: &Secret) -> Vec<Secret> {
     ];
     forms.dedup();
     forms.into_iter().filter(|form| form != plain).map(Secret::new).collect()
-}
-
-pub(super) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        None => false,
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use toolcrib_core::{
     canonical::Digest,
-    clock::Timestamp,
+    clock::{ReadStart, Timestamp},
     credential::{
         AccountGrant, ClientAuth, CredentialStoreError, GrantPlace, GrantSecrets, GrantState,
         GrantStore, GrantTerms, MAX_PENDING_AUTHORIZATIONS, OAuth2, Owner, PendingAuthorization,
@@ -100,7 +100,8 @@ async fn read(
     place: &GrantPlace,
 ) -> Option<(AccountGrant, [Option<String>; 3])> {
     let found = store.get(place, moment(2)).await.unwrap();
-    let recent = store.recent(place, moment(2)).await.unwrap();
+    let now = ReadStart { at: 0, wall_at: moment(2).timestamp_millis() };
+    let recent = store.recent(place, now).await.unwrap();
     assert_eq!(recent.as_ref().map(|recent| &recent.0), found.as_ref().map(|found| &found.0));
     let (grant, unsealed) = found?;
     let values = [unsealed.access_token, unsealed.refresh_token, unsealed.client_secret];

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use chrono::SubsecRound;
 use toolcrib_core::{
     canonical::Digest,
-    clock::Timestamp,
+    clock::{ReadStart, Timestamp},
     credential::{
         AccountGrant, ConnectLink, CredentialStoreError, GrantPlace, GrantSecrets, GrantStore,
         Owner, PendingAuthorization, RegisteredClient, Secret,
@@ -106,14 +106,14 @@ impl<D: Database> GrantStore for Grants<D> {
     async fn recent(
         &self,
         place: &GrantPlace,
-        now: Timestamp,
+        now: ReadStart,
     ) -> Result<Option<Arc<(AccountGrant, GrantSecrets)>>, CredentialStoreError> {
         let known = self.0.known_grants();
         let read = match known.find(place, now) {
-            Ok(grant) => return Ok(Some(grant).filter(|grant| !grant.0.has_expired(now))),
+            Ok(grant) => return Ok(Some(grant).filter(|grant| !grant.0.has_expired(now.time()))),
             Err(read) => read,
         };
-        let found = self.get(place, now).await?.map(Arc::new);
+        let found = self.get(place, now.time()).await?.map(Arc::new);
         found.iter().for_each(|grant| known.keep(&read, grant));
         Ok(found)
     }
