@@ -12,8 +12,12 @@ const REQUESTS: [&str; 4] = [LIST, SESSION_LIST, CALL, SESSION_CALL];
 /// With more connections, other gateways can refuse requests.
 const MOST_CONNECTIONS: u32 = 64;
 
-/// Formats the section with its heading.
-pub(crate) fn section(report: &Report<'_>) -> String {
+/// Formats the section with its heading; `None` if one of its rows does not count.
+pub(crate) fn section(report: &Report<'_>) -> Option<String> {
+    let mut compared = REQUESTS.iter().flat_map(|request| rows(report, request));
+    if !compared.all(Row::is_quiet) {
+        return None;
+    }
     let mut text = String::new();
     // Writing to a string cannot fail.
     head(report, &mut text).ok();
@@ -22,7 +26,7 @@ pub(crate) fn section(report: &Report<'_>) -> String {
         .memory(&mut text, |who| matches!(who, MeasuredServer::Strict | MeasuredServer::Peer(_)))
         .ok();
     tail(report, &mut text).ok();
-    text
+    Some(text)
 }
 
 fn head(report: &Report<'_>, text: &mut String) -> std::fmt::Result {
@@ -65,10 +69,10 @@ fn table(report: &Report<'_>, text: &mut String) -> std::fmt::Result {
             };
             writeln!(
                 text,
-                "| {request} | {} | {who} | {:.0} | **{:.3}** | {} | {:.0} |",
+                "| {request} | {} | {who} | {:.0} | {} | {} | {:.0} |",
                 row.connections,
                 row.ours.per_second(),
-                row.ratio(),
+                row.ratio_cell(3),
                 row.ours.latency(),
                 row.ours.cost(),
             )?;

@@ -53,6 +53,18 @@ impl Shot {
         Ok(answer.body.to_vec())
     }
 
+    /// Sends so many requests over one connection.
+    pub(crate) async fn repeat(&self, times: u32) -> Result<()> {
+        let mut connection = Connection::open(self.address).await?;
+        let mut requests = self.requests.iter().cycle();
+        for _ in 0..times {
+            let request = requests.next().context("no request to send")?;
+            let answer = timeout(ANSWER_LIMIT, connection.exchange(request)).await??;
+            self.check(&answer)?;
+        }
+        Ok(())
+    }
+
     /// Keeps `connections` busy for `time`, and measures the responses.
     pub(crate) async fn fire(&self, connections: u32, time: Duration) -> Result<Outcome> {
         let mut open = Vec::new();

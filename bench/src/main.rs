@@ -3,6 +3,7 @@
 //! `toolcrib-bench soak`: keeps a server busy for a long time and samples what must not grow.
 //! `toolcrib-bench catalog`: measures large catalogs and many keys.
 //! `toolcrib-bench cluster`: measures several servers over one database against one.
+//! `toolcrib-bench cost`: counts system calls, switches, allocations and instructions of a request.
 //! `toolcrib-bench search`: measures searches of a large record.
 //! `toolcrib-bench growth`: computes what limits a deployment, from measured constants.
 //!
@@ -14,6 +15,7 @@
 mod catalog;
 mod cluster;
 mod comparison;
+mod cost;
 mod earlier;
 mod endpoint;
 mod growth;
@@ -23,6 +25,7 @@ mod load;
 mod log;
 mod machine;
 mod options;
+mod others;
 mod peers;
 mod plan;
 mod process;
@@ -62,6 +65,8 @@ enum Role {
     Cluster(cluster::ClusterOptions),
     /// Compute what limits a number of servers over PostgreSQL, or measure the constants of that
     Growth(growth::GrowthOptions),
+    /// Count system calls, switches, allocations and instructions of a request
+    Cost(cost::CostOptions),
     /// Measure searches of a large record
     Search(search::SearchOptions),
     /// Write the generated pages of this program under a folder
@@ -123,6 +128,7 @@ async fn play(role: Role) -> Result<()> {
         Role::Catalog(options) => catalog::run(&options).await,
         Role::Cluster(options) => cluster::run(&options).await,
         Role::Growth(options) => growth::run(&options).await,
+        Role::Cost(options) => cost::run(&options).await,
         Role::Search(options) => search::run(options).await,
         Role::Gen { out } => growth::generate(&out),
         Role::Static { body } => servers::fixed::serve(&body).await,

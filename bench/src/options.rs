@@ -8,7 +8,7 @@ pub(crate) struct RunOptions {
     #[arg(long, default_value_t = 10)]
     pub(crate) seconds: u32,
     /// Numbers of connections
-    #[arg(long, value_delimiter = ',', default_value = "1,64,512")]
+    #[arg(long, value_delimiter = ',', default_value = "1,8,64,512")]
     pub(crate) connections: Vec<u32>,
     /// Measure only the rows whose names contain this text; may be repeated
     #[arg(long)]

@@ -1,5 +1,6 @@
 //! Servers as separate processes, and their resource usage.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -23,12 +24,16 @@ const POLL: Duration = Duration::from_millis(20);
 /// Fields of `/proc/PID/stat`, counted from the one after the name.
 const STATE: usize = 0;
 pub(crate) const PARENT: usize = 1;
-const GROUP: usize = 2;
-const USER_TIME: usize = 11;
-const SYSTEM_TIME: usize = 12;
+pub(crate) const GROUP: usize = 2;
+pub(crate) const USER_TIME: usize = 11;
+pub(crate) const SYSTEM_TIME: usize = 12;
 pub(crate) const CHILDREN_USER_TIME: usize = 13;
 pub(crate) const CHILDREN_SYSTEM_TIME: usize = 14;
 const ANNOUNCED: &str = "listening on http://";
+
+/// The pages of files in memory: the file and the offset of a mapping, and its resident pages in KiB.
+#[derive(Debug, Default)]
+struct FilePages(BTreeMap<(String, String), u64>);
 
 /// A server with all its child processes, in one process group. It is stopped when this is dropped,
 /// and also when this process exits in any other way.
@@ -126,31 +131,30 @@ impl Server {
         self.members().iter().map(of).sum()
     }
 
-    /// The memory that stopping the process group would free, with shared pages counted by share,
-    /// in KiB.
+    /// The memory that the process group would use alone on the machine, in KiB: the pages of files
+    /// count once and in full, even if other processes have them too.
     pub(crate) fn memory(&self) -> Result<u64> {
-        self.mapped("Pss:")
+        let mut files = FilePages::default();
+        for process in self.members() {
+            files.add(&fs::read_to_string(format!("/proc/{process}/smaps"))?);
+        }
+        Ok(self.own_memory()? + files.total())
     }
 
-    /// The part of [`Server::memory`] outside of the program's file, in KiB. Other processes that
-    /// run the same file do not change it.
+    /// The part of [`Server::memory`] outside of files, in KiB.
     pub(crate) fn own_memory(&self) -> Result<u64> {
-        self.mapped("Pss_Anon:")
-    }
-
-    fn mapped(&self, name: &str) -> Result<u64> {
-        let of = |process: &String| field(&format!("/proc/{process}/smaps_rollup"), name);
+        let of = |process: &String| {
+            let rollup = format!("/proc/{process}/smaps_rollup");
+            Ok(field(&rollup, "Pss_Anon:")? + field(&rollup, "Pss_Shmem:")?)
+        };
         self.members().iter().map(of).sum()
     }
 
     /// The ids of the processes of the group; only that of the server if they cannot be read.
     fn members(&self) -> Vec<String> {
         let group = self.child.id().to_string();
-        let mut members: Vec<String> = fs::read_dir("/proc")
+        let mut members: Vec<String> = processes()
             .into_iter()
-            .flatten()
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter(|name| name.starts_with(|first: char| first.is_ascii_digit()))
             .filter(|process| stat(process, GROUP).is_ok_and(|found| found == group))
             .collect();
         if members.is_empty() {
@@ -166,6 +170,40 @@ impl Drop for Server {
         drop(self.watcher.stdin.take());
         self.child.wait().ok();
         self.watcher.wait().ok();
+    }
+}
+
+impl FilePages {
+    /// Adds the mappings of one process, from the text of its `smaps`. A mapping that several
+    /// processes have counts once.
+    fn add(&mut self, smaps: &str) {
+        let (mut place, mut resident) = (None, 0);
+        for line in smaps.lines() {
+            let mut words = line.split_whitespace();
+            let first = words.next().unwrap_or_default();
+            let Some(name) = first.strip_suffix(':') else {
+                // ADDRESS PERMISSIONS OFFSET DEVICE INODE PATH
+                let offset = words.nth(1).unwrap_or_default().to_owned();
+                let path = words.nth(2).filter(|path| path.starts_with('/'));
+                place = path.map(|path| (path.to_owned(), offset));
+                continue;
+            };
+            let size: u64 = words.next().and_then(|size| size.parse().ok()).unwrap_or(0);
+            match name {
+                "Rss" => resident = size,
+                "Anonymous" => {
+                    if let Some(place) = place.take() {
+                        let known = self.0.entry(place).or_default();
+                        *known = (*known).max(resident.saturating_sub(size));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn total(&self) -> u64 {
+        self.0.values().sum()
     }
 }
 
@@ -200,7 +238,8 @@ fn is_running(process: &str) -> bool {
     stat(process, STATE).is_ok_and(|state| state != "Z")
 }
 
-fn signal(signal: &str, target: &str) {
+/// Sends a signal to a process, or to the group `-ID`.
+pub(crate) fn signal(signal: &str, target: &str) {
     let mut kill = Command::new("kill");
     kill.args(["-s", signal, "--", target]).stdin(Stdio::null()).stderr(Stdio::null());
     // A process that has exited already is the intended result.
@@ -234,6 +273,12 @@ fn announced(log: &str) -> Option<SocketAddr> {
     address.trim().trim_end_matches('/').parse().ok()
 }
 
+/// The process group of this program.
+pub(crate) fn own_group() -> u32 {
+    let group = stat("self", GROUP).ok().and_then(|group| group.parse().ok());
+    group.unwrap_or_else(std::process::id)
+}
+
 /// The processor time of this process so far.
 pub(crate) fn own_processor_time() -> Result<Duration> {
     processor_time("self")
@@ -249,12 +294,27 @@ pub(crate) fn ticks(count: u64) -> Duration {
     Duration::from_secs(count) / *TICKS_PER_SECOND
 }
 
-/// Reads a field of `/proc/PROCESS/stat`.
-pub(crate) fn stat(process: &str, field: usize) -> Result<String> {
+/// The ids of all processes.
+pub(crate) fn processes() -> Vec<String> {
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.starts_with(|first: char| first.is_ascii_digit()))
+        .collect()
+}
+
+/// Reads the fields of `/proc/PROCESS/stat` after the name.
+pub(crate) fn stat_fields(process: &str) -> Result<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The second field is the name in parentheses and may hold spaces.
     let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat")?;
-    Ok(fields.split_whitespace().nth(field).context("/proc/PID/stat")?.to_owned())
+    Ok(fields.split_whitespace().map(str::to_owned).collect())
+}
+
+/// Reads a field of `/proc/PROCESS/stat`.
+pub(crate) fn stat(process: &str, field: usize) -> Result<String> {
+    stat_fields(process)?.into_iter().nth(field).context("/proc/PID/stat")
 }
 
 /// Reads the number after `name` in a line of `file`.
@@ -274,6 +334,25 @@ static TICKS_PER_SECOND: LazyLock<u32> = LazyLock::new(|| {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_pages_of_a_file_count_once_and_without_changed_ones() {
+        let mapping = |path: &str, offset: &str, resident: u64, anonymous: u64| {
+            format!(
+                "7f00-7f10 r-xp {offset} 08:01 17 {path}\nSize: 900 kB\nRss: {resident} kB\n\
+                 Pss: 1 kB\nAnonymous: {anonymous} kB\nVmFlags: rd ex\n"
+            )
+        };
+        let mut pages = FilePages::default();
+        let program =
+            mapping("/bin/a", "00000000", 100, 0) + &mapping("/bin/a", "00001000", 50, 20);
+        pages.add(&(program + &mapping("[heap]", "00000000", 500, 500) + &mapping("", "0", 9, 9)));
+        assert_eq!(pages.total(), 130);
+        pages.add(&mapping("/bin/a", "00000000", 120, 0));
+        assert_eq!(pages.total(), 150, "of two processes, the one with more counts");
+        pages.add(&mapping("/lib/b", "00000000", 10, 0));
+        assert_eq!(pages.total(), 160);
+    }
 
     #[test]
     fn an_address_counts_when_its_line_is_finished() {

@@ -8,7 +8,43 @@ use crate::earlier::EarlierReport;
 use crate::histogram::Histogram;
 use crate::machine::Machine;
 use crate::options::RunOptions;
+use crate::others::QUIET;
 use crate::plan::{MeasuredServer, MissingMeasurement};
+
+/// How much more the most expensive slice of a steady server may cost than the cheapest.
+const STEADY: f64 = 1.25;
+const OTHERS: &str = "others, cores";
+const COLUMNS: [&str; 14] = [
+    "request",
+    "connections",
+    "requests/s",
+    "limit",
+    "ratio",
+    "earlier",
+    "goal",
+    "p50 / p99 / p99.9 ms",
+    "limit's ms",
+    "CPU µs/request",
+    "limit's µs",
+    "disk, bytes/request",
+    OTHERS,
+    "commit",
+];
+const PEER_COLUMNS: [&str; 13] = [
+    "gateway",
+    "request",
+    "connections",
+    "requests/s",
+    "limit",
+    "ratio",
+    "toolcrib's",
+    "earlier",
+    "p50 / p99 / p99.9 ms",
+    "CPU µs/request",
+    "disk, bytes/request",
+    OTHERS,
+    "commit",
+];
 
 /// The measurement of one server in one row.
 #[derive(Debug)]
@@ -17,6 +53,10 @@ pub(crate) struct Measurement {
     pub(crate) latencies: Histogram,
     pub(crate) elapsed: Duration,
     pub(crate) processor: Duration,
+    /// The processor time of others meanwhile.
+    pub(crate) others: Duration,
+    /// The microseconds of processor time per request in each of its slices.
+    pub(crate) slices: Vec<f64>,
     /// Bytes that the kernel wrote to a disk for the server.
     pub(crate) written: u64,
     /// The growth of the data directory in bytes, where there is one.
@@ -49,6 +89,17 @@ pub(crate) struct Report<'a> {
     pub(crate) absent: &'a [MissingMeasurement],
 }
 
+/// The microseconds of processor time per request.
+#[expect(clippy::cast_precision_loss, reason = "counts of requests are far below 2^52")]
+pub(crate) fn per_request(processor: Duration, requests: u64) -> f64 {
+    processor.as_secs_f64() * 1e6 / requests.max(1) as f64
+}
+
+/// A table with these columns.
+fn head_of(page: &mut String, columns: &[&str]) -> std::fmt::Result {
+    writeln!(page, "| {} |\n|{}", columns.join(" | "), "---|".repeat(columns.len()))
+}
+
 #[expect(clippy::cast_precision_loss, reason = "counts of requests and bytes are far below 2^52")]
 impl Measurement {
     pub(crate) fn per_second(&self) -> f64 {
@@ -57,7 +108,19 @@ impl Measurement {
 
     /// The microseconds of processor time per request.
     pub(crate) fn cost(&self) -> f64 {
-        self.processor.as_secs_f64() * 1e6 / self.requests()
+        per_request(self.processor, self.latencies.total())
+    }
+
+    /// The cores that others used meanwhile.
+    fn others(&self) -> f64 {
+        self.others.as_secs_f64() / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    /// Whether its cost was about the same in each slice.
+    fn is_steady(&self) -> bool {
+        let most = self.slices.iter().copied().fold(0.0, f64::max);
+        let least = self.slices.iter().copied().fold(f64::INFINITY, f64::min);
+        most <= least * STEADY
     }
 
     pub(crate) fn latency(&self) -> String {
@@ -89,6 +152,24 @@ impl Row {
         self.ours.per_second() / self.limit.per_second().max(f64::MIN_POSITIVE)
     }
 
+    /// The cores that others used, on the worse of both sides.
+    fn others(&self) -> f64 {
+        self.ours.others().max(self.limit.others())
+    }
+
+    /// Whether the figures count: others did little, and the limit's cost did not change meanwhile.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.others() <= QUIET && self.limit.is_steady()
+    }
+
+    /// The ratio as a cell of a table.
+    pub(crate) fn ratio_cell(&self, decimals: usize) -> String {
+        match self.is_quiet() {
+            true => format!("**{:.decimals$}**", self.ratio()),
+            false => format!("{:.decimals$}, busy", self.ratio()),
+        }
+    }
+
     fn goal(&self) -> String {
         if self.goal == 0.0 {
             return "".into();
@@ -108,21 +189,22 @@ impl Row {
     /// Formats the row for the terminal.
     pub(crate) fn line(&self, earlier: &EarlierReport) -> String {
         format!(
-            "{:<32} x{:<3} {:<12} {:>8.0}/s of {:>8.0}/s ({}) = {:.2} {:<12} earlier {}, p50/p99/p99.9 {} ms, \
-             {:.1} of {:.1} us/request, disk {} bytes/request",
+            "{:<32} x{:<3} {:<12} {:>8.0}/s of {:>8.0}/s ({}) = {} {:<12} earlier {}, p50/p99/p99.9 {} ms, \
+             {:.1} of {:.1} us/request, disk {} bytes/request, others {:.2} cores",
             self.name,
             self.connections,
             self.ours.who.gateway(),
             self.ours.per_second(),
             self.limit.per_second(),
             self.limit.who,
-            self.ratio(),
+            self.ratio_cell(2),
             self.goal(),
             self.change(earlier),
             self.ours.latency(),
             self.ours.cost(),
             self.limit.cost(),
             self.ours.disk(),
+            self.others(),
         )
     }
 
@@ -171,9 +253,12 @@ impl Report<'_> {
         )?;
         writeln!(
             page,
-            "The machine was shared and noisy, so compare the ratios and not the absolute figures. Both \
+            "Compare the ratios and not the absolute figures, which depend on the machine. Both \
              servers of a row are measured in turns in the same run, on loopback, with the load generator on the same \
-             machine; every answer is checked. toolcrib runs with authentication, scopes, validation and \
+             machine; every answer is checked. A row counts if other programs, and the host of the machine, used at \
+             most {QUIET:.2} of a core meanwhile (*others*), and if the limit's processor time per request changed \
+             by at most a quarter between its two turns. Another row is marked *busy*, and does not replace an \
+             earlier one that counts; the last column has the commit of each row. toolcrib runs with authentication, scopes, validation and \
              the durable log on. A list is compared with axum answering the same bytes from memory, a call \
              with a bare reverse proxy in front of the same MCP server ({} tools), and a connector's call with that \
              proxy in front of its HTTP service. A call of the workflow is three calls of that MCP server.\n",
@@ -186,38 +271,54 @@ impl Report<'_> {
              - *Disk* has two figures per request: the bytes that the server caused to be written to the disk \
              (`write_bytes` of `/proc/PID/io`, which counts whole pages and the journal), and the growth of its data \
              directory. The store reuses its journal, so the growth is meaningful for long runs only.\n\
-             - CPU, memory and disk are those of the server's process group, without its upstreams.\n",
+             - CPU, memory and disk are those of the server's process group, without its upstreams. Memory is that \
+             of the group alone: pages of files count once and in full, although other servers of the measurement \
+             have the same ones.\n",
             self.earlier.commit.as_ref().map(|commit| format!(" ({commit})")).unwrap_or_default(),
         )
     }
 
     fn table(&self, page: &mut String) -> std::fmt::Result {
-        writeln!(
-            page,
-            "| request | connections | requests/s | limit | ratio | earlier | goal | p50 / p99 / p99.9 ms | limit's | \
-             CPU µs/request | limit's | disk, bytes/request |"
-        )?;
-        writeln!(page, "|---|---|---|---|---|---|---|---|---|---|---|---|")?;
+        head_of(page, &COLUMNS)?;
         for row in self.rows.iter().filter(|row| !row.is_peer()) {
-            writeln!(
-                page,
-                "| {} | {} | {:.0} | {:.0}, {} | **{:.2}** | {} | {} | {} | {} | {:.1} | {:.1} | {} |",
-                row.name,
-                row.connections,
-                row.ours.per_second(),
-                row.limit.per_second(),
-                row.limit.who,
-                row.ratio(),
+            let cells = [
+                row.name.clone(),
+                row.connections.to_string(),
+                format!("{:.0}", row.ours.per_second()),
+                format!("{:.0}, {}", row.limit.per_second(), row.limit.who),
+                row.ratio_cell(2),
                 row.change(self.earlier),
                 row.goal(),
                 row.ours.latency(),
                 row.limit.latency(),
-                row.ours.cost(),
-                row.limit.cost(),
+                format!("{:.1}", row.ours.cost()),
+                format!("{:.1}", row.limit.cost()),
                 row.ours.disk(),
-            )?;
+                format!("{:.2}", row.others()),
+                self.machine.commit.clone(),
+            ];
+            self.line(page, row, &COLUMNS, &cells)?;
         }
         writeln!(page)
+    }
+
+    /// Writes a row; an earlier one that was measured on a quiet machine stays in place of a busy one.
+    fn line(
+        &self,
+        page: &mut String,
+        row: &Row,
+        columns: &[&str],
+        cells: &[String],
+    ) -> std::fmt::Result {
+        let earlier = self.earlier.row(row.ours.who.gateway(), &row.name, row.connections);
+        let quiet = earlier.filter(|earlier| earlier.cell(OTHERS).is_some() && !row.is_quiet());
+        match quiet {
+            Some(quiet) => {
+                let cells = columns.iter().map(|column| quiet.cell(column).unwrap_or("-"));
+                writeln!(page, "| {} |", cells.collect::<Vec<_>>().join(" | "))
+            }
+            None => writeln!(page, "| {} |", cells.join(" | ")),
+        }
     }
 
     /// Formats the rows of other gateways.
@@ -231,31 +332,26 @@ impl Report<'_> {
              `bench/peers`. *toolcrib's* is toolcrib's ratio divided by theirs.\n",
             self.versions.join(", ")
         )?;
-        writeln!(
-            page,
-            "| gateway | request | connections | requests/s | limit | ratio | toolcrib's | earlier | \
-             p50 / p99 / p99.9 ms | CPU µs/request | disk, bytes/request |"
-        )?;
-        writeln!(page, "|---|---|---|---|---|---|---|---|---|---|---|")?;
+        head_of(page, &PEER_COLUMNS)?;
         for row in self.rows.iter().filter(|row| row.is_peer()) {
             let ours = self.rows.iter().find(|other| !other.is_peer() && other.is_like(row));
             let times = ours.map(|own| own.ratio() / row.ratio().max(f64::MIN_POSITIVE));
-            writeln!(
-                page,
-                "| {} | {} | {} | {:.0} | {:.0}, {} | **{:.3}** | {} | {} | {} | {:.1} | {} |",
-                row.ours.who,
-                row.name,
-                row.connections,
-                row.ours.per_second(),
-                row.limit.per_second(),
-                row.limit.who,
-                row.ratio(),
+            let cells = [
+                row.ours.who.to_string(),
+                row.name.clone(),
+                row.connections.to_string(),
+                format!("{:.0}", row.ours.per_second()),
+                format!("{:.0}, {}", row.limit.per_second(), row.limit.who),
+                row.ratio_cell(3),
                 times.map_or("-".into(), |times| format!("{times:.1} ×")),
                 row.change(self.earlier),
                 row.ours.latency(),
-                row.ours.cost(),
+                format!("{:.1}", row.ours.cost()),
                 row.ours.disk(),
-            )?;
+                format!("{:.2}", row.others()),
+                self.machine.commit.clone(),
+            ];
+            self.line(page, row, &PEER_COLUMNS, &cells)?;
         }
         writeln!(page)
     }
@@ -266,7 +362,7 @@ impl Report<'_> {
         page: &mut String,
         shows: fn(&MeasuredServer) -> bool,
     ) -> std::fmt::Result {
-        writeln!(page, "| memory (PSS) | before, MB | after the load, MB |\n|---|---|---|")?;
+        writeln!(page, "| memory, alone | before, MB | after the load, MB |\n|---|---|---|")?;
         for (who, kilobytes) in self.idle.iter().filter(|(who, _)| shows(who)) {
             let megabytes = |value: u64| value as f64 / 1024.0;
             let later = self.after.get(who).copied().unwrap_or_default();
@@ -297,7 +393,9 @@ mod tests {
         (0..requests).for_each(|_| latencies.add(Duration::from_millis(1)));
         let (elapsed, processor) = (Duration::from_secs(1), Duration::from_millis(10));
         let stored = (who == MeasuredServer::Strict).then_some(60_000);
-        Measurement { who, latencies, elapsed, processor, written: 400_000, stored }
+        let others = Duration::from_millis(50);
+        let slices = vec![10.0, 12.0];
+        Measurement { who, latencies, elapsed, processor, others, slices, written: 400_000, stored }
     }
 
     fn row(name: &str, who: MeasuredServer, requests: u64, goal: f64) -> Row {
@@ -352,5 +450,30 @@ mod tests {
         let second = page(&rows, &EarlierReport::parse(&first));
         assert!(second.contains("| **0.60** | 0.50 (+0.10) |"), "{second}");
         assert!(second.contains("| **0.050** | 12.0 × | 0.10 (-0.05) |"), "{second}");
+    }
+
+    #[test]
+    fn a_busy_row_is_marked_and_does_not_replace_a_quiet_one() {
+        let quiet = row("OTC call", MeasuredServer::Strict, 100, 0.5);
+        let first = page(&[quiet], &EarlierReport::default());
+        assert!(first.contains("| **0.50** | - |") && first.contains("| 0.05 |"), "{first}");
+        let busy = || {
+            let mut busy = row("OTC call", MeasuredServer::Strict, 120, 0.5);
+            busy.limit.others = Duration::from_millis(101);
+            busy
+        };
+        let second = page(&[busy()], &EarlierReport::parse(&first));
+        assert!(second.contains("| **0.50** | - |"), "{second}");
+        assert!(!second.contains("0.60"), "{second}");
+        let alone = page(&[busy()], &EarlierReport::default());
+        assert!(alone.contains("| 0.60, busy | - |") && alone.contains("| 0.10 |"), "{alone}");
+        let mut unsteady = row("OTC call", MeasuredServer::Strict, 120, 0.5);
+        unsteady.limit.slices = vec![10.0, 12.6];
+        assert!(!unsteady.is_quiet());
+        // A report before this rule does not say whether its machine was quiet.
+        let old =
+            "| request | connections | ratio |\n|---|---|---|\n| OTC call | 64 | **0.40** |\n";
+        let third = page(&[busy()], &EarlierReport::parse(old));
+        assert!(third.contains("| 0.60, busy | 0.40 (+0.20) |"), "{third}");
     }
 }

@@ -13,8 +13,10 @@ use crate::histogram::Histogram;
 use crate::load::{Shot, WARM_UP};
 use crate::machine::Machine;
 use crate::options::RunOptions;
+use crate::others::time_of_others;
 use crate::plan::{MeasuredServer, MissingMeasurement, Pair};
-use crate::report::{Measurement, Report, Row};
+use crate::process::{Server, own_group};
+use crate::report::{Measurement, Report, Row, per_request};
 use crate::rows::Bench;
 use crate::section::replace_section;
 use crate::terminal::say;
@@ -71,9 +73,13 @@ pub(crate) async fn run(options: &RunOptions) -> Result<()> {
     }
     if let Some(file) = &options.comparison {
         let page = fs::read_to_string(file).with_context(|| file.display().to_string())?;
-        let section = comparison::section(&report);
-        fs::write(file, replace_section(&page, comparison::HEADING, &section))?;
-        say(&format!("written: {}", file.display()))?;
+        match comparison::section(&report) {
+            Some(section) => {
+                fs::write(file, replace_section(&page, comparison::HEADING, &section))?;
+                say(&format!("written: {}", file.display()))?;
+            }
+            None => say(&format!("not written, because of busy rows: {}", file.display()))?,
+        }
     }
     ensure!(failures == 0, "{failures} rows failed");
     Ok(())
@@ -109,9 +115,14 @@ impl Bench {
         let server = self.server(&side.who)?;
         let data = self.subjects.get(&side.who).map(|subject| subject.data.as_path());
         let size = || data.map(size).transpose();
+        let ours = self.groups();
+        let others = time_of_others(&ours)?;
         let (processor, written, stored) = (server.processor_time()?, server.written()?, size()?);
         let outcome = shot.fire(connections, time).await.with_context(|| side.who.to_string())?;
-        side.processor += server.processor_time()?.saturating_sub(processor);
+        let processor = server.processor_time()?.saturating_sub(processor);
+        side.others += time_of_others(&ours)?.saturating_sub(others);
+        side.processor += processor;
+        side.slices.push(per_request(processor, outcome.latencies.total()));
         side.written += server.written()?.saturating_sub(written);
         if let (Some(before), Some(after)) = (stored, size()?) {
             *side.stored.get_or_insert_default() += after - before;
@@ -119,6 +130,12 @@ impl Bench {
         side.elapsed += outcome.elapsed;
         side.latencies.merge(&outcome.latencies);
         Ok(())
+    }
+
+    /// The process groups of the measurement: this program and all servers.
+    fn groups(&self) -> Vec<u32> {
+        let servers = self.servers.values().chain(self.subjects.values().map(|it| &it.server));
+        servers.map(Server::id).chain([own_group()]).collect()
     }
 
     fn memory(&self) -> Result<BTreeMap<MeasuredServer, u64>> {
@@ -134,6 +151,8 @@ impl Measurement {
             latencies: Histogram::new(),
             elapsed: Duration::ZERO,
             processor: Duration::ZERO,
+            others: Duration::ZERO,
+            slices: Vec::new(),
             written: 0,
             stored: None,
         }

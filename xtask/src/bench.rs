@@ -16,13 +16,16 @@ use crate::{browser, paths, shell};
 /// The packages with benchmarks of pure code, each in `benches/pure.rs`.
 const PURE: [&str; 3] = ["toolcrib-core", "toolcrib-mcp", "toolcrib-store"];
 
+/// The default features of the program but its allocator, which Valgrind cannot watch.
+const PLAIN_FEATURES: &str = "cedar,otel,postgres,redis,wasm";
+
 #[derive(Debug, Args)]
 pub(crate) struct BenchOptions {
     /// Length of each measured run
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: u32,
     /// Numbers of connections to measure with
-    #[arg(long, value_delimiter = ',', default_value = "1,64,512")]
+    #[arg(long, value_delimiter = ',', default_value = "1,8,64,512")]
     connections: Vec<u32>,
     /// Only the rows whose names contain this text; the page is not written
     #[arg(long)]
@@ -41,6 +44,10 @@ pub(crate) struct BenchOptions {
     /// the page
     #[arg(long, conflicts_with_all = ["limits_only", "peers", "pure", "only", "connections"])]
     cluster: bool,
+    /// Only the cost of a request: system calls, switches, allocations and instructions; writes its
+    /// section of the page. Needs strace and Valgrind
+    #[arg(long, conflicts_with_all = ["limits_only", "peers", "pure", "connections", "cluster"])]
+    cost: bool,
     /// Only searches of a record with 1 000 000 events, on SQLite and PostgreSQL, and the console with
     /// it in Chromium; prints the tables of the page
     #[arg(long, conflicts_with_all = ["limits_only", "peers", "pure", "only", "connections", "cluster"])]
@@ -56,6 +63,9 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     }
     if options.cluster {
         return cluster(options);
+    }
+    if options.cost {
+        return cost(options);
     }
     if options.console {
         return console(options);
@@ -114,6 +124,37 @@ fn cluster(options: &BenchOptions) -> Result<()> {
     command.arg(program(options)?).arg("--write").arg(page()).current_dir(paths::root());
     shell::step("measure");
     shell::run(&mut command)
+}
+
+/// Counts what a request costs.
+fn cost(options: &BenchOptions) -> Result<()> {
+    apt::counters()?;
+    shell::step("build");
+    let bench = dist_program("toolcrib-bench", "toolcrib-bench")?;
+    // The same target would replace the program by the other one.
+    let program = program(options)?;
+    let folder = tempfile::tempdir()?;
+    let measured = folder.path().join("toolcrib");
+    fs::copy(program, &measured)?;
+    let plain = plain_program()?;
+    let mut command = Command::new(bench);
+    command.args(["cost", "--toolcrib"]).arg(measured).arg("--plain").arg(plain);
+    for text in &options.only {
+        command.args(["--only", text]);
+    }
+    if options.only.is_empty() {
+        command.arg("--write").arg(page());
+    }
+    shell::step("measure");
+    shell::run(command.current_dir(paths::root()))
+}
+
+/// Builds the shipped program with the allocator of the system.
+fn plain_program() -> Result<PathBuf> {
+    let arguments = ["build", "--profile", "dist", "--package", "toolcrib", "--bin", "toolcrib"];
+    let features = ["--no-default-features", "--features", PLAIN_FEATURES];
+    shell::run(cargo(&arguments).args(features))?;
+    Ok(paths::target().join("dist").join("toolcrib"))
 }
 
 /// Measures searches of a large record, and the console with it.

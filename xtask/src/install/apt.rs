@@ -37,6 +37,13 @@ pub(crate) fn strace(tools: &mut Tools) -> Result<()> {
     program(tools, "TOOLCRIB_STRACE", &["strace"], "strace")
 }
 
+/// Finds or installs the programs that count what a request costs.
+pub(crate) fn counters() -> Result<()> {
+    let missing = ["strace", "valgrind"].into_iter().filter(|name| shell::find(name).is_none());
+    let missing: Vec<&str> = missing.collect();
+    if missing.is_empty() { Ok(()) } else { install(&missing) }
+}
+
 /// Finds or installs the library that changes the clock of a program.
 pub(crate) fn faketime(tools: &mut Tools) -> Result<()> {
     let library = || {
