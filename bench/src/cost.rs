@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(row, expected);
         let without = line(Request::McpCall, 64, &cost, None);
         let columns = |line: &str| line.matches('|').count();
-        let page = section(&[row.clone()]);
+        let page = section(std::slice::from_ref(&row));
         let head = page.lines().find(|line| line.starts_with("| request")).unwrap();
         assert_eq!((columns(&row), columns(&without)), (columns(head), columns(head)));
     }
