@@ -1,5 +1,6 @@
 // A person signs in with an MCP client by the page that asks, and sees and ends the access in the console: with
-// the keyboard alone, on a phone, with refusals, and as an administrator.
+// the keyboard alone, on a phone, with refusals, and as an administrator. A call of the client that needs an
+// account of the person leads to a link, and the same call succeeds after the person has followed it.
 //
 //   TOOLCRIB_PROGRAM=…/toolcrib node clients.mjs
 import { spawn } from 'node:child_process';
@@ -11,6 +12,7 @@ import { join } from 'node:path';
 import { outOfSight } from './layout.mjs';
 import { check, equal, finish, launch, openPage, startSession, truthy, until } from './lib.mjs';
 import { startClient } from './mcp-client.mjs';
+import { startService } from './notes-service.mjs';
 import { SECRET, startProvider } from './oidc-provider.mjs';
 import { program, startServer } from './own-server.mjs';
 
@@ -23,6 +25,8 @@ const port = await new Promise((resolve) => {
 });
 const own = `http://127.0.0.1:${port}`;
 const provider = await startProvider();
+const service = await startService();
+const host = new URL(service.url).host;
 const server = await startServer(
   `[server]
 public_url = "${own}"
@@ -38,6 +42,17 @@ scopes = ["try:it"]
 id = "shop"
 kind = "mcp"
 command = [${JSON.stringify(program)}, "demo-upstream"]
+[source.tools."*"]
+scopes = ["try:it"]
+safety_tier = "pure"
+
+[[source]]
+id = "notes"
+kind = "mcp"
+url = "${service.url}"
+tenants = ["default"]
+[source.oauth]
+of = "principal"
 [source.tools."*"]
 scopes = ["try:it"]
 safety_tier = "pure"
@@ -70,7 +85,7 @@ registration = true
 provider.allow(`${own}/oauth/callback`, `${own}/explorer/signed-in`);
 const keyOf = (name, ...scopes) =>
   server.key('--name', name, '--principal', name, '--tenant', 'default', ...scopes.flatMap((it) => ['--scope', it]));
-const keys = { olga: keyOf('olga', 'try:it', 'keys:manage'), ben: keyOf('ben', 'try:it') };
+const keys = { olga: keyOf('olga', 'try:it', 'keys:manage', 'connections:manage'), ben: keyOf('ben', 'try:it') };
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const PHONE = { viewport: { width: 390, height: 800 } };
@@ -104,6 +119,13 @@ const signedIn = async (name) => {
   await page.waitForSelector('#back');
   await close();
   return { ...client, mcp: await client.connected() };
+};
+const words = async (page, selector) => (await page.textContent(selector)).replace(/\s+/g, ' ').trim();
+/** On the page of an account: connects it at the service, as `person`. */
+const connect = async (page, person) => {
+  await page.click('#connect-account');
+  await page.fill('#person', person);
+  await page.click('#agree');
 };
 const status = async (token) => {
   const headers = { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' };
@@ -282,6 +304,73 @@ await check('the command line lists clients and ends them', async () => {
   client.stop();
 });
 
+let link;
+await check('a call of a client that needs an account succeeds after its person has followed the link', async () => {
+  const admin = await visit('#/connections', keys.olga);
+  await admin.page.click('tr[data-of="tenant"] [data-connect]');
+  await connect(admin.page, 'the team');
+  await admin.page.waitForSelector('#connection-done');
+  await admin.close();
+  const client = await signedIn('Keeper of notes');
+  const call = async () => (await client.mcp.callTool({ name: 'notes__whoami', arguments: {} })).content[0].text;
+  const listsIt = async () => (await client.mcp.listTools()).tools.some(({ name }) => name === 'notes__whoami');
+  await until('the tool is listed', listsIt);
+  const refused = await call();
+  const sentence = /^connect your account first: this tool acts with your own account at `notes`\. Open (\S+) in a browser before \d\d:\d\d UTC, then make the same call again$/;
+  link = sentence.exec(refused)?.[1];
+  truthy(link?.startsWith(`${own}/explorer#/connect/`), refused);
+
+  // A browser in which nobody is signed in.
+  const { page, close } = await visit(link);
+  await page.waitForSelector('#signin');
+  equal(await page.textContent('#sign-in-purpose'), 'Sign in to connect an account.', 'purpose');
+  await page.click('#signin >> text=Sign in with Acme');
+  await login(page);
+  await page.waitForSelector('#connect-account');
+  equal(page.url(), link, 'the address after the sign-in');
+  equal(await words(page, '[data-consent] h2'), `Connect your account at ${host}?`, 'the question');
+  equal(
+    await words(page, '#connection-sentence'),
+    `The tools of notes that you or your agents call then act with your account at ${host}. Calls of other people never use it.`,
+    'the sentence',
+  );
+  const facts = await page.locator('[data-consent] dt, [data-consent] dd').allTextContents();
+  equal(
+    facts.map((it) => it.trim()),
+    ['Service', host, 'You sign in at', host, 'Access', 'notes:read', 'For', 'acme.ada'],
+    'what the page says about the account',
+  );
+  await accessible(page, 'the page of the account');
+  await connect(page, 'ada@notes');
+  // The tab alone had the sign-in, and it was away.
+  await page.waitForSelector('#signin');
+  equal(await page.textContent('#sign-in-purpose'), 'Sign in to finish the connection of your account.', 'purpose');
+  await page.click('#signin >> text=Sign in with Acme');
+  // The provider knows the person by now.
+  await page.click('#consent');
+  await page.waitForSelector('#connection-done');
+  equal(await words(page, '#connection-done'), 'Connected. You can go back to your agent.', 'the last sentence');
+  equal(page.url(), `${own}/explorer#/connected`, 'the address at the end');
+  equal(await page.evaluate(() => Object.keys(sessionStorage)), [], 'what the tab keeps');
+  await accessible(page, 'the end of the connection');
+  equal(await call(), 'This is the account of ada@notes.', 'the same call');
+  await close();
+
+  const again = await visit(link);
+  await again.page.waitForSelector('#signin');
+  await again.page.click('#signin >> text=Sign in with Acme');
+  await login(again.page);
+  await again.page.waitForSelector('#connection-refused');
+  equal(
+    await words(again.page, '#connection-refused'),
+    'It was used already, is older than ten minutes, or is for another person: make the same call again for a new one.',
+    'the sentence about the used link',
+  );
+  await again.close();
+  await client.mcp.close();
+  client.stop();
+});
+
 await check('the record has each sign-in and each end, with the client’s id and no token', async () => {
   const key = keyOf('audit', 'audit:read');
   const events = await until('the events', async () => {
@@ -289,20 +378,24 @@ await check('the record has each sign-in and each end, with the client’s id an
     // The server does not know a new key at once.
     const { events: all = [] } = await reply.json();
     const found = all.map((it) => it.event ?? it).filter(({ type }) => type.startsWith('client.'));
-    return found.length >= 6 && found;
+    return found.length >= 7 && found;
   });
   const kinds = events.map(({ type }) => type).sort();
-  equal(kinds, [...Array(3).fill('client.signed-in'), ...Array(3).fill('client.signed-out')], 'the events');
+  equal(kinds, [...Array(4).fill('client.signed-in'), ...Array(3).fill('client.signed-out')], 'the events');
   truthy(events.some(({ payload }) => payload.clientId === first.id), 'the client is not named');
 });
 
-await check('neither the log nor the store nor an address has a token or a code', async () => {
+await check('neither the log nor the store nor an address has a token, a code or a link', async () => {
   const texts = [server.log()];
   for (const file of readdirSync(server.folder, { recursive: true, withFileTypes: true }))
     if (file.isFile()) texts.push(readFileSync(join(file.parentPath, file.name), 'latin1'));
-  for (const text of texts) truthy(!/tc[adr]_[\w.-]{40,}|eyJ[\w-]{20,}\.eyJ/.test(text), 'a secret is kept');
-  const referers = provider.settings.seen.filter(({ referer }) => referer?.includes('/oauth/'));
-  equal(referers, [], 'referers at the provider');
+  for (const text of texts) {
+    truthy(!/tc[adr]_[\w.-]{40,}|eyJ[\w-]{20,}\.eyJ|(access|renewal|code)-[0-9a-f]{32}/.test(text), 'a secret is kept');
+    truthy(!text.includes(link.slice(-43)), 'a link is kept');
+  }
+  const requests = [...provider.settings.seen, ...service.seen];
+  equal(requests.filter(({ referer }) => /\/oauth\/|\/explorer/.test(referer)), [], 'referers elsewhere');
+  equal(requests.filter((it) => JSON.stringify(it).includes(link.slice(-43))), [], 'requests elsewhere with the link');
 });
 
 await check('nothing was blocked, and no error was logged', () => equal(all, [], 'complaints'));
@@ -311,4 +404,5 @@ first.stop();
 await browser.close();
 await server.stop();
 await provider.stop();
+await service.stop();
 finish();

@@ -198,6 +198,12 @@ impl Client {
             .with_context(|| format!("the server returned a response without {name}"))
     }
 
+    /// Whether the caller has a scope of routes.
+    pub(crate) async fn may(&self, scope: &str) -> anyhow::Result<bool> {
+        let held: Vec<String> = self.get_member(&["v1", "whoami"], &[], "may").await?;
+        Ok(held.iter().any(|held| held == scope))
+    }
+
     /// The member `key` of each object in the list `name` of the response.
     pub(crate) async fn get_names(
         &self,

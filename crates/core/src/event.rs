@@ -29,7 +29,7 @@ pub use self::{
         ApprovalGranted, ApprovalOverridden, ApprovalRejected, GateData, InterruptKind,
         InterruptRequested, QuorumProgress,
     },
-    client::{ClientEnd, ClientSignedIn, ClientSignedOut, ClientWay},
+    client::{ClientEnd, ClientSignedIn, ClientSignedOut},
     filter::{
         Condition, EventFilter, Fact, InvalidFilter, MAX_TERMS, RunTime, StatusFilter, Term,
         TextPattern, Word,

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -149,6 +150,17 @@ impl AuthMethod {
         }
     }
 
+    /// How the principal came in, in the words of `GET /v1/whoami`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::ApiKey(_) => "key",
+            Self::Jwt(token) if token.client.is_some() => "client",
+            Self::Jwt(_) => "token",
+            Self::Anonymous => "anonymous",
+            Self::Operator => "operator",
+        }
+    }
+
     /// The client that acts for the person, if it has an access token of this server.
     pub fn client(&self) -> Option<&ActingClient> {
         match self {
@@ -195,8 +207,20 @@ pub struct ActingClient {
     pub key: KeyId,
     /// The grant of the access token.
     pub grant: CredentialId,
+    /// How it got the grant.
+    pub by: ClientWay,
     /// The path that the token is for, `/mcp` or that of a toolset.
     pub path: String,
+}
+
+/// How a client gets a grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientWay {
+    /// The person consented, and signed in with the identity provider.
+    Consent,
+    /// It presented an assertion about the person.
+    Assertion,
 }
 
 /// The token that a caller came with. It is neither stored nor printed, and two principals that
@@ -205,6 +229,16 @@ pub struct ActingClient {
 pub struct PresentedToken(Option<Secret>);
 
 // === impl ActingClient ===
+
+impl ClientWay {
+    /// The word in events.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Consent => "consent",
+            Self::Assertion => "assertion",
+        }
+    }
+}
 
 impl ActingClient {
     /// Whether the token is for requests to `path`. With every token a client can see whose it is,

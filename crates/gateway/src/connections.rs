@@ -9,8 +9,13 @@ mod connect;
 mod disconnect;
 mod link;
 mod list;
+mod uses;
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -31,6 +36,7 @@ use toolcrib_core::{
 };
 use url::Url;
 
+use self::uses::AccountUses;
 use crate::{
     audit::{Audit, lone_event},
     background::Services,
@@ -49,6 +55,8 @@ const MAX_WAITING: usize = 32;
 const REQUEST_ID: usize = 16;
 /// The last refused grants that are remembered, so that each is recorded once.
 const MAX_REFUSED: usize = 1024;
+/// The most tools that a list of accounts names for each.
+pub const MAX_NAMED: usize = 100;
 /// Connected accounts that a slow listener may have missed before the next ones.
 const MAX_NEWS: usize = 256;
 
@@ -60,6 +68,7 @@ pub(crate) struct Connections {
     grants: Arc<dyn GrantStore>,
     connector: Arc<dyn AccountConnector>,
     refused: Mutex<VecDeque<CredentialId>>,
+    uses: Arc<AccountUses>,
     waiting: Semaphore,
     news: broadcast::Sender<GrantPlace>,
 }
@@ -148,8 +157,11 @@ pub struct Connection {
     pub of: AccountOf,
     /// Whether the account works.
     pub state: ConnectionState,
-    /// The tools of the caller whose calls use it.
+    /// The number of tools of the caller whose calls use it.
     pub tools: usize,
+    /// The names of the first [`MAX_NAMED`] of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_names: Vec<String>,
     /// The id of the grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<CredentialId>,
@@ -171,6 +183,9 @@ pub struct Connection {
     /// When its tokens last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_at: Option<String>,
+    /// When a call last used it: up to about a minute late, if at another server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_used_at: Option<String>,
 }
 
 /// The states of an account.
@@ -209,6 +224,9 @@ pub struct ConnectionPreview {
     /// The wishes of the service.
     #[serde(flatten)]
     pub asked: Asked,
+    /// What the operator says of these scopes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub scope_texts: BTreeMap<String, String>,
     /// Those of the scopes that the account has not yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub new_scopes: Vec<String>,
@@ -261,8 +279,10 @@ impl Connections {
         snapshots: Arc<Snapshots>,
         connector: Arc<dyn AccountConnector>,
     ) -> Self {
+        let grants = services.storage.grants();
         Self {
-            grants: services.storage.grants(),
+            uses: AccountUses::new(&services, Arc::clone(&grants)),
+            grants,
             services,
             audit,
             snapshots,
@@ -276,6 +296,16 @@ impl Connections {
     /// Receives the places of accounts that are connected at this server from now on.
     pub(crate) fn news(&self) -> broadcast::Receiver<GrantPlace> {
         self.news.subscribe()
+    }
+
+    /// Notes that a call uses the account `id`.
+    pub(crate) fn note_used(&self, id: &CredentialId) {
+        self.uses.note(id, self.services.now());
+    }
+
+    /// Stores the last uses.
+    pub(crate) async fn close(&self) {
+        self.uses.write().await;
     }
 
     /// Records, once per grant, that the account of a call is refused.
@@ -353,10 +383,12 @@ impl Connections {
     }
 
     /// The number of tools of `source` that `caller` sees.
-    fn tools_of(&self, caller: &Principal, source: &SourceId) -> usize {
+    /// The tools of a source that `caller` is offered.
+    fn tools_of(&self, caller: &Principal, source: &SourceId) -> Vec<String> {
         let snapshot = self.snapshots.load();
         let view = snapshot.view(caller);
-        view.entries().iter().filter(|entry| entry.source == *source).count()
+        let entries = view.entries().iter().filter(|entry| entry.source == *source);
+        entries.map(|entry| entry.names.wire.clone()).collect()
     }
 
     /// The address of this server for browsers, without a `/` at its end.

@@ -23,7 +23,7 @@ use toolcrib_core::{
     catalog::Entry,
     credential::{AccountOf, CredentialNeed},
     id::{PrincipalId, TenantId, ToolId},
-    principal::Principal,
+    principal::{ClientWay, Principal},
     source::SourceState,
 };
 
@@ -56,10 +56,15 @@ pub struct Explanation {
     /// Its tenant.
     #[schemars(with = "String")]
     pub tenant: TenantId,
+    /// How it came in: `key`, `token`, `client`, `anonymous` or `operator`.
+    pub auth: &'static str,
     /// The id of the client that acts for it, if it came with an access token of this server.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub client_id: Option<String>,
+    /// How that client got its access.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_by: Option<ClientWay>,
     /// Who acts for it, as the claim `act` of its token says; the present actor first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
@@ -345,7 +350,9 @@ fn base(who: &Principal) -> Explanation {
     Explanation {
         principal: who.id.clone(),
         tenant: who.tenant.clone(),
+        auth: who.auth.word(),
         client_id: who.auth.client().map(|client| client.id.clone()),
+        client_by: who.auth.client().map(|client| client.by),
         actors: who.auth.actors().to_vec(),
         grants: who.scopes.iter().map(ToString::to_string).collect(),
         tool: None,

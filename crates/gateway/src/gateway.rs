@@ -253,6 +253,7 @@ impl Gateway {
         services.background.ending().cancel();
         services.background.ended().cancel();
         authenticator.stop().await;
+        pipeline.connections.close().await;
         supply.close().await;
         pipeline.interactions.close_all().await;
         if !services.background.close(CLOSING_TIME).await {

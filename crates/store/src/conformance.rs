@@ -135,6 +135,7 @@ macro_rules! storage_suite {
                     a_place_has_one_grant,
                     the_earliest_grant_names_the_issuer,
                     a_tenant_has_a_grant_beside_its_principals,
+                    the_last_use_of_a_grant_is_kept,
                     a_lease_has_one_holder,
                     of_many_that_lease_a_grant_one_does,
                     a_change_counts_only_over_what_was_seen,

@@ -161,6 +161,7 @@ pub(crate) const TABLES: &[Table] = {
                 ("created_at", Time),
                 ("changed_at", Time),
                 ("expires_at", Time),
+                ("last_used_at", Time),
                 ("revision", Number),
                 ("sealed", Bytes),
             ],

@@ -56,14 +56,9 @@ async fn completed(typed: &str, client: &Client) -> anyhow::Result<String> {
     if !prefix::is_short(typed) {
         return Ok(typed.to_owned());
     }
-    if let Some(own) = resolved(typed, &clients(client, false).await?)? {
-        return Ok(own);
-    }
-    // Without the scope for that list, the response to the command names the scope.
-    let found = match clients(client, true).await {
-        Ok(all) => resolved(typed, &all)?,
-        Err(_) => None,
-    };
+    // Among all that the caller may end, so that an id of its own does not hide another one.
+    let all = client.may("keys:manage").await?;
+    let found = resolved(typed, &clients(client, all).await?)?;
     Ok(found.unwrap_or_else(|| typed.to_owned()))
 }
 

@@ -33,6 +33,8 @@ const COLUMNS: &[Column<Value>] = &[
     Column(Kind::Wide, "scopes", |it| texts(it, "scopes")),
     Column(Kind::Wide, "missing scopes", |it| texts(it, "missingScopes")),
     Column(Kind::Time, "connected", |it| member(it, "connectedAt").to_owned()),
+    Column(Kind::Time, "used", |it| member(it, "lastUsedAt").to_owned()),
+    Column(Kind::Wide, "tools", |it| texts(it, "toolNames")),
     Column(Kind::Id, "id", |it| member(it, "id").to_owned()),
 ];
 
@@ -73,7 +75,7 @@ async fn connect(args: &ConnectArgs, client: &Client, printer: Printer) -> anyho
     let preview = client.post(&["v1", "connections", "preview"], Some(&body)).await?;
     let mut made = client.post(&["v1", "connections", "link"], Some(&body)).await?;
     if let Some(made) = made.as_object_mut() {
-        for name in ["host", "servers", "earlierServer", "scopes"] {
+        for name in ["host", "servers", "earlierServer", "scopes", "scopeTexts"] {
             made.extend(preview.get(name).map(|value| (name.to_owned(), value.clone())));
         }
     }
@@ -151,9 +153,10 @@ fn asked(source: &str, preview: &Value) -> String {
     let host = member(preview, "host");
     let servers = list(preview, "servers").join(" and ");
     let scopes = match list(preview, "scopes") {
-        scopes if scopes.is_empty() => "those that it shows before you agree".to_owned(),
-        scopes => scopes.join(" "),
+        scopes if scopes.is_empty() => vec!["those that it shows before you agree".to_owned()],
+        scopes => scopes.into_iter().map(|scope| described(scope, preview)).collect(),
     };
+    let scopes = scopes.join(", ");
     let earlier = match member(preview, "earlierServer") {
         "" => String::new(),
         earlier => format!(" (before, accounts were connected at {earlier})"),
@@ -163,15 +166,29 @@ fn asked(source: &str, preview: &Value) -> String {
     )
 }
 
-/// The id that `typed` equals or starts; `typed` if the caller's list has none.
+/// A scope with what the operator says of it.
+fn described(scope: &str, preview: &Value) -> String {
+    let text = preview.get("scopeTexts").and_then(|texts| texts.get(scope));
+    match text.and_then(Value::as_str) {
+        Some(text) => format!("{text} ({scope})"),
+        None => scope.to_owned(),
+    }
+}
+
+/// The id that `typed` equals or starts; `typed` if no visible one does.
 async fn completed(typed: &str, client: &Client) -> anyhow::Result<String> {
     if !prefix::is_short(typed) {
         return Ok(typed.to_owned());
     }
-    let ids = connections(client, false).await?;
-    let ids = ids.iter().map(|it| member(it, "id").to_owned()).filter(|id| !id.is_empty());
-    let found = prefix::resolve(typed, "connection", ids)?;
+    // Among all that the caller may end, so that an id of its own does not hide another one.
+    let all = client.may("connections:manage").await?;
+    let found = resolved(typed, &connections(client, all).await?)?;
     Ok(found.unwrap_or_else(|| typed.to_owned()))
+}
+
+fn resolved(typed: &str, connections: &[Value]) -> anyhow::Result<Option<String>> {
+    let ids = connections.iter().map(|it| member(it, "id").to_owned());
+    prefix::resolve(typed, "connection", ids.filter(|id| !id.is_empty()))
 }
 
 fn is_of_tenant(connection: &Value) -> bool {

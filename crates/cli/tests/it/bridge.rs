@@ -17,14 +17,14 @@ use crate::support::{Server, dir, eventually, key, run, toolcrib, write_config};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A bridge, and the lines that it writes.
-struct Bridge {
+pub(crate) struct Bridge {
     child: Child,
     input: Option<ChildStdin>,
     lines: mpsc::Receiver<String>,
 }
 
 impl Bridge {
-    fn start(dir: &Path, url: &str, key: &str, args: &[&str]) -> Self {
+    pub(crate) fn start(dir: &Path, url: &str, key: &str, args: &[&str]) -> Self {
         let mut child = toolcrib(dir)
             .arg("mcp")
             .args(args)
@@ -67,12 +67,12 @@ impl Bridge {
         }
     }
 
-    fn answer(&mut self, request: &Value) -> Value {
+    pub(crate) fn answer(&mut self, request: &Value) -> Value {
         self.ask(request).pop().unwrap()
     }
 
     /// Ends the input, and returns the lines that follow.
-    fn end(mut self) -> Vec<String> {
+    pub(crate) fn end(mut self) -> Vec<String> {
         drop(self.input.take());
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
         self.lines.iter().collect()
@@ -90,7 +90,7 @@ fn request(id: i64, method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
-fn stateless(id: i64, method: &str, mut params: Value) -> Value {
+pub(crate) fn stateless(id: i64, method: &str, mut params: Value) -> Value {
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
     request(id, method, params)

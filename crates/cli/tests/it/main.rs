@@ -3,6 +3,7 @@
 
 mod support;
 
+mod accounts;
 mod approvals;
 mod backup;
 mod bodies;

@@ -21,6 +21,9 @@ use crate::{
     secret::Value,
 };
 
+/// The most bytes of the words for a scope.
+const MAX_TEXT: usize = 200;
+
 /// Accounts that people connect to the service of a source ([guide](../guides/accounts.md)).
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -31,6 +34,10 @@ pub(super) struct Accounts {
     #[serde(default)]
     #[schemars(extend("x-default" = "those that the service names, at most 64"))]
     scopes: Vec<String>,
+    /// What scopes mean, in words for the person who connects an account, such as
+    /// `{ "repo" = "read and write your code" }`.
+    #[serde(default)]
+    scope_texts: BTreeMap<String, String>,
     /// Id of the client that you registered at the service.
     #[serde(default)]
     #[schemars(extend("x-default" = "toolcrib registers itself"))]
@@ -126,6 +133,7 @@ impl Resolver<'_> {
         if let Some(bad) = typed.scopes.iter().find(|scope| !is_scope(scope)) {
             self.complain(&key("scopes"), format!("{bad:?} is not a scope"));
         }
+        self.check_texts(&key("scope_texts"), &typed);
         let client = self.preset_client(&key, &typed);
         let endpoints = self.preset_endpoints(&key, &typed);
         if let Some(issuer) = &typed.issuer {
@@ -167,6 +175,7 @@ impl Resolver<'_> {
             of: typed.of,
             tenant: tenant?,
             scopes: typed.scopes,
+            scope_texts: typed.scope_texts,
             client,
             issuer: typed.issuer,
             endpoints,
@@ -176,6 +185,18 @@ impl Resolver<'_> {
             scope_separator: typed.scope_separator,
             exchange,
         }))
+    }
+
+    fn check_texts(&mut self, key: &str, typed: &Accounts) {
+        for (scope, text) in &typed.scope_texts {
+            if !is_scope(scope) || !(typed.scopes.is_empty() || typed.scopes.contains(scope)) {
+                self.complain(key, format!("{scope:?} is not one of `scopes`"));
+            }
+            if text.is_empty() || text.len() > MAX_TEXT || text.chars().any(char::is_control) {
+                let message = format!("expected a line of at most {MAX_TEXT} bytes for {scope:?}");
+                self.complain(key, message);
+            }
+        }
     }
 
     fn exchange(

@@ -35,7 +35,8 @@ fn a_service_without_metadata_has_its_endpoints_and_client_in_the_file() {
          client_secret = { env = \"SET\" }\nclient_auth = \"post\"\nresource = \"\"\n\
          authorization_url = \"https://id.example/authorize\"\n\
          token_url = \"https://id.example/token\"\npkce = \"unannounced\"\n\
-         scope_separator = \",\"\nparameters = { access_type = \"offline\" }",
+         scope_separator = \",\"\nparameters = { access_type = \"offline\" }\n\
+         scope_texts = { repo = \"read and write your code\" }",
     );
     let client = account.client.as_ref().unwrap();
     assert_eq!((client.id.as_str(), client.auth), ("c1", ClientAuth::Post));
@@ -43,6 +44,7 @@ fn a_service_without_metadata_has_its_endpoints_and_client_in_the_file() {
     assert_eq!(account.endpoints.as_ref().unwrap().token, "https://id.example/token");
     assert_eq!(account.resource, ResourceParameter::Omitted);
     assert_eq!(account.parameters, [("access_type".to_owned(), "offline".to_owned())]);
+    assert_eq!(account.scope_texts["repo"], "read and write your code");
     assert!(account.trusts_unannounced_pkce && account.of == AccountOf::Tenant);
     assert!(!format!("{account:?}").contains("s3cret"), "{account:?}");
 }
@@ -78,6 +80,13 @@ fn accounts_that_cannot_work_are_refused_with_a_reason() {
         ("[\"a\", \"b\"]", of.to_owned(), "those of one tenant"),
         ("[\"a\"]", String::new(), "missing field `of`"),
         ("[\"a\"]", format!("{of}scopes = [\"a b\"]"), "is not a scope"),
+        (
+            "[\"a\"]",
+            format!("{of}scopes = [\"a\"]\nscope_texts = {{ b = \"x\" }}"),
+            "\"b\" is not one of `scopes`",
+        ),
+        ("[\"a\"]", format!("{of}scope_texts = {{ b = \"\" }}"), "expected a line"),
+        ("[\"a\"]", format!("{of}scope_texts = {{ b = \"x\\ny\" }}"), "expected a line"),
         ("[\"a\"]", format!("{of}client_secret = {{ env = \"SET\" }}"), "give its `client_id`"),
         (
             "[\"a\"]",

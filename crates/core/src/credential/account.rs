@@ -1,5 +1,7 @@
 //! What the operator says about the accounts of a source.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +17,8 @@ pub struct AccountSpec {
     pub tenant: TenantId,
     /// The scopes to request, and the most that a server can require; empty for those of the server.
     pub scopes: Vec<String>,
+    /// What scopes mean, in words for people.
+    pub scope_texts: BTreeMap<String, String>,
     /// The client that the operator registered.
     pub client: Option<PresetClient>,
     /// The authorization server, for an upstream that does not name it.

@@ -47,6 +47,8 @@ pub struct AccountGrant {
     pub changed_at: Timestamp,
     /// When it expires. It is then removed.
     pub expires_at: Option<Timestamp>,
+    /// When a call last used it, as recorded: up to about a minute late.
+    pub last_used_at: Option<Timestamp>,
     /// Increases by one with every change.
     pub revision: u64,
 }
@@ -207,6 +209,13 @@ pub trait GrantStore: Send + Sync + 'static {
     ) -> Result<Option<Arc<(AccountGrant, GrantSecrets)>>, CredentialStoreError> {
         Ok(self.get(place, now.time()).await?.map(Arc::new))
     }
+
+    /// Records when grants were last used. Ignores unknown grants and earlier times. A use is no
+    /// change of its grant.
+    async fn note_used(
+        &self,
+        used: Vec<(CredentialId, Timestamp)>,
+    ) -> Result<(), CredentialStoreError>;
 
     /// The grants of a tenant and of all its principals, by principal (the tenant's own first) and
     /// source, expired ones included. Requires no key.
@@ -420,6 +429,7 @@ mod tests {
             created_at: Timestamp::UNIX_EPOCH,
             changed_at: Timestamp::UNIX_EPOCH,
             expires_at: None,
+            last_used_at: None,
             revision: 1,
         }
     }

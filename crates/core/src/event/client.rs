@@ -4,7 +4,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{CredentialId, PrincipalId};
+use crate::{
+    id::{CredentialId, PrincipalId},
+    principal::ClientWay,
+};
 
 /// Payload of `client.signed-in`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -18,16 +21,6 @@ pub struct ClientSignedIn {
     pub grant_id: CredentialId,
     /// How the client got the grant.
     pub by: ClientWay,
-}
-
-/// How a client gets a grant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ClientWay {
-    /// The person consented, and signed in with the identity provider.
-    Consent,
-    /// It presented an assertion about the person.
-    Assertion,
 }
 
 /// Payload of `client.signed-out`.
@@ -72,18 +65,6 @@ impl ClientEnd {
             Self::Reused => "reused",
             Self::Refused => "refused",
             Self::Replaced => "replaced",
-        }
-    }
-}
-
-// === impl ClientWay ===
-
-impl ClientWay {
-    /// The word in events.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Consent => "consent",
-            Self::Assertion => "assertion",
         }
     }
 }

@@ -10,8 +10,8 @@ use toolcrib_core::{
     bridge::{BridgeItem, BridgeKind},
     canonical::Digest,
     credential::{CredentialStoreError, Secret},
-    event::ClientWay,
     id::CredentialId,
+    principal::ClientWay,
     store::StoreError,
 };
 use toolcrib_oauth::server::{
@@ -60,6 +60,7 @@ impl Bridge {
         let mut stored = StoredGrant {
             client,
             name,
+            by: ClientWay::Assertion,
             path: resource.path,
             token: person.token,
             // No client gets the code or the refresh token of this grant.
@@ -82,8 +83,8 @@ impl Bridge {
             revision: 1,
         };
         let access = self.new_access(bridge, &item, &mut stored, now)?;
-        let (way, lifetime) = (ClientWay::Assertion, bridge.access_lifetime);
-        let new = NewGrant { person: person.person, stored, way, lifetime };
+        let lifetime = bridge.access_lifetime;
+        let new = NewGrant { person: person.person, stored, lifetime };
         self.store_grant(grant, new).await?;
         self.issue(bridge, &access, None).await
     }

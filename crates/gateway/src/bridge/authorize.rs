@@ -156,6 +156,7 @@ impl Bridge {
         let sent = match rest {
             Err(refused) => Err(refused),
             Ok(_) if !answer.agrees => {
+                self.audit.denials().stranger(CONSENT, "declined");
                 let description = "the person did not consent";
                 Err(Refused { code: ErrorCode::AccessDenied, description })
             }

@@ -232,6 +232,7 @@ impl Bridge {
             id: stored.client.clone(),
             key: new_id(),
             grant: item.id.clone(),
+            by: stored.by,
             path: stored.path.clone(),
         };
         if !stored.note_access(client.key.clone(), until, now) {

@@ -15,7 +15,7 @@ use toolcrib_core::{
     clock::Timestamp,
     credential::Secret,
     id::{CredentialId, KeyId},
-    principal::Token,
+    principal::{ClientWay, Token},
 };
 use toolcrib_oauth::server::authorize::CodeRequest;
 
@@ -38,6 +38,8 @@ pub(super) struct StoredGrant {
     pub(super) client: String,
     /// The name of the client for people.
     pub(super) name: String,
+    /// How the client got the grant.
+    pub(super) by: ClientWay,
     /// The path that access tokens are for.
     pub(super) path: String,
     /// What access tokens are worth.
@@ -224,6 +226,7 @@ mod tests {
         StoredGrant {
             client: "c".to_owned(),
             name: "C".to_owned(),
+            by: ClientWay::Consent,
             path: "/mcp".to_owned(),
             token: Token {
                 issuer: "https://id.example".to_owned(),

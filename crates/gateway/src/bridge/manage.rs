@@ -9,7 +9,7 @@ use toolcrib_core::{
     credential::CredentialStoreError,
     event::{ClientEnd, ClientSignedOut, EventBody},
     id::{CredentialId, KeyId, PrincipalId, TenantId},
-    principal::{ActingClient, Principal},
+    principal::{ActingClient, ClientWay, Principal},
 };
 use toolcrib_oauth::server::{error::Refused, token::SentRevocation};
 
@@ -42,7 +42,9 @@ pub struct ClientGrant {
     /// The host of the client's document, if that host vouches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// When the person consented.
+    /// How the client got the grant.
+    pub by: ClientWay,
+    /// When it got the grant.
     pub created_at: String,
     /// When the client was last used, up to about a minute late. Absent if that was more than a day
     /// ago, because expired access tokens are removed.
@@ -143,6 +145,7 @@ impl Bridge {
                 name: stored.name,
                 vouched_by,
                 host,
+                by: stored.by,
                 created_at: moment(item.created_at),
                 expires_at: moment(item.expires_at),
             })

@@ -8,9 +8,9 @@ use toolcrib_core::{
     bridge::{BridgeItem, BridgeKind},
     canonical::Digest,
     credential::Secret,
-    event::{ClientEnd, ClientSignedIn, ClientWay, EventBody},
+    event::{ClientEnd, ClientSignedIn, EventBody},
     id::CredentialId,
-    principal::PrincipalKey,
+    principal::{ClientWay, PrincipalKey},
     source::AuthorizationResponse,
 };
 use toolcrib_oauth::server::{
@@ -55,7 +55,6 @@ pub struct SentBack {
 pub(super) struct NewGrant {
     pub(super) person: PrincipalKey,
     pub(super) stored: StoredGrant,
-    pub(super) way: ClientWay,
     pub(super) lifetime: Duration,
 }
 
@@ -117,6 +116,7 @@ impl Bridge {
         let stored = StoredGrant {
             name: client.description.name.clone().unwrap_or_else(|| client.id.clone()),
             client: client.id.clone(),
+            by: ClientWay::Consent,
             path: pending.path,
             token,
             current: Digest::of(code.expose().as_bytes()),
@@ -127,7 +127,7 @@ impl Bridge {
             busy_until: None,
             access: Vec::new(),
         };
-        let new = NewGrant { person, stored, way: ClientWay::Consent, lifetime: CODE };
+        let new = NewGrant { person, stored, lifetime: CODE };
         self.store_grant(id, new).await?;
         self.keep_client(&client.id, bridge.refresh_lifetime).await;
         Ok(code)
@@ -135,13 +135,13 @@ impl Bridge {
 
     /// Records a grant, and stores it.
     pub(super) async fn store_grant(&self, id: CredentialId, new: NewGrant) -> Result<(), Refused> {
-        let NewGrant { person, stored, way, lifetime } = new;
+        let NewGrant { person, stored, lifetime } = new;
         self.make_room(&person, &stored.client).await?;
         let body = EventBody::ClientSignedIn(ClientSignedIn {
             principal: person.principal.clone(),
             client_id: stored.client.clone(),
             grant_id: id.clone(),
-            by: way,
+            by: stored.by,
         });
         let event = lone_event(person.tenant.clone(), body, self.services.now());
         let unrecorded = Refused {

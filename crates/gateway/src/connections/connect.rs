@@ -52,7 +52,11 @@ impl Gateway {
         };
         let granted = earlier.as_ref().map(|grant| &grant.terms.oauth2.scopes);
         let is_new = |scope: &&String| granted.is_some_and(|granted| !granted.contains(scope));
+        let texts = spec.account.as_ref().map(|account| &account.scope_texts);
+        let texts =
+            texts.into_iter().flatten().filter(|(scope, _)| prospect.scopes.contains(scope));
         Ok(ConnectionPreview {
+            scope_texts: texts.map(|(scope, text)| (scope.clone(), text.clone())).collect(),
             source: spec.id.clone(),
             host: host(spec),
             of: of(&found.place),
@@ -228,6 +232,7 @@ impl Connections {
             created_at: now,
             changed_at: now,
             expires_at: None,
+            last_used_at: None,
             revision: 1,
         };
         let earlier = self.earlier(&grant.place).await.ok().flatten();

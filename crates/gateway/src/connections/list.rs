@@ -6,7 +6,9 @@ use toolcrib_core::{
     source::SourceSpec,
 };
 
-use super::{Connection, ConnectionError, ConnectionState, Connections, MANAGE, host, of};
+use super::{
+    Connection, ConnectionError, ConnectionState, Connections, MANAGE, MAX_NAMED, host, of,
+};
 use crate::{authn::manage::moment, gateway::Gateway};
 
 impl Gateway {
@@ -98,7 +100,10 @@ impl Connections {
         let mut connection = self.shown(caller, host(spec), place, grant);
         let account = spec.account.as_ref().ok_or(ConnectionError::NotFound)?;
         if account.of == connection.of {
-            connection.tools = self.tools_of(caller, &spec.id);
+            let mut tools = self.tools_of(caller, &spec.id);
+            connection.tools = tools.len();
+            tools.truncate(MAX_NAMED);
+            connection.tool_names = tools;
         }
         Ok(connection)
     }
@@ -128,6 +133,7 @@ impl Connections {
             of: of(place),
             state,
             tools: 0,
+            tool_names: Vec::new(),
             id: shown.map(|grant| grant.id.clone()),
             principal: place.owner.principal.clone(),
             scopes: terms.map(|terms| terms.oauth2.scopes.clone()).unwrap_or_default(),
@@ -135,6 +141,7 @@ impl Connections {
             account: terms.and_then(|terms| terms.account.clone()),
             connected_at: shown.map(|grant| moment(grant.created_at)),
             changed_at: shown.map(|grant| moment(grant.changed_at)),
+            last_used_at: shown.and_then(|grant| self.uses.last(grant)).map(moment),
         }
     }
 }

@@ -213,6 +213,9 @@ impl Pipeline {
                 let resolving = call.resolving.load(Ordering::Relaxed);
                 let waited = call.waited.load(Ordering::Relaxed).saturating_add(resolving);
                 let used = admitted.credential.as_ref().map(|used| used.credential.id.clone());
+                if let (Some(_), Some(used)) = (&account, &used) {
+                    self.connections.note_used(used);
+                }
                 let execution = self.run(admitted, permit, identity, call).await;
                 let execution = match &account {
                     None => execution,

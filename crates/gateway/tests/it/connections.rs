@@ -205,6 +205,8 @@ async fn a_link_leads_to_an_account_once() {
     assert!(rig.log.recorded().contains(&"connected principal ann".to_owned()));
 
     let listed = rig.gateway.connections_of(&ann()).await.unwrap();
+    assert!(connected.last_used_at.is_none() && listed[0].last_used_at.is_some());
+    let connected = Connection { last_used_at: listed[0].last_used_at.clone(), ..connected };
     assert_eq!(listed, std::slice::from_ref(&connected));
     let of_bob = rig.gateway.connections_of(&bob()).await.unwrap();
     assert_eq!((of_bob.len(), of_bob[0].state), (1, ConnectionState::Absent));

@@ -92,6 +92,7 @@ impl Stage {
             of: AccountOf::Principal,
             tenant: tenant(),
             scopes: Vec::new(),
+            scope_texts: BTreeMap::new(),
             client: None,
             issuer: None,
             endpoints: None,
@@ -199,6 +200,7 @@ impl Stage {
             created_at: now,
             changed_at: now,
             expires_at: None,
+            last_used_at: None,
             revision: 1,
         };
         self.grants.put(grant.clone(), secrets).await.unwrap();

@@ -60,6 +60,7 @@ pub fn grant(id: &str, principal: &str) -> AccountGrant {
         created_at: moment(1),
         changed_at: moment(1),
         expires_at: Some(moment(86_400_000)),
+        last_used_at: None,
         revision: 1,
     }
 }
@@ -257,6 +258,30 @@ pub async fn a_lease_has_one_holder(storage: &dyn Storage) {
     store.end_lease(&first.id, "one").await.unwrap();
     store.put(first.clone(), secrets("three")).await.unwrap();
     assert!(lease("a", "two", 2_000, 3_000).await, "a new consent has no lease");
+}
+
+/// A use is no change, so that it neither disturbs a renewal nor makes calls read the grant again.
+pub async fn the_last_use_of_a_grant_is_kept(storage: &dyn Storage) {
+    let store = &*storage.grants();
+    let first = grant("a", "ann");
+    store.put(first.clone(), secrets("one")).await.unwrap();
+    store.put(grant("b", "bob"), secrets("bob")).await.unwrap();
+    let used = async |at: &[(&str, i64)]| {
+        let at = at.iter().map(|(id, at)| (id.parse().unwrap(), moment(*at))).collect();
+        store.note_used(at).await.unwrap();
+        let listed = store.list(&first.place.owner.tenant).await.unwrap();
+        listed.into_iter().map(|grant| grant.last_used_at).collect::<Vec<_>>()
+    };
+    assert_eq!(used(&[]).await, [None, None]);
+    assert_eq!(used(&[("a", 5), ("unknown", 6)]).await, [Some(moment(5)), None]);
+    assert_eq!(used(&[("b", 7), ("a", 4)]).await, [Some(moment(5)), Some(moment(7))]);
+    assert!(store.change(first.clone(), secrets("two")).await.unwrap(), "the revision is the same");
+    assert_eq!(used(&[]).await[0], Some(moment(5)), "a renewal keeps it");
+    store
+        .put(AccountGrant { id: "c".parse().unwrap(), ..first.clone() }, secrets("new"))
+        .await
+        .unwrap();
+    assert_eq!(used(&[]).await[0], None, "a new account was not used yet");
 }
 
 /// Of many servers that notice an expired token at once, one renews it.

@@ -97,6 +97,20 @@ impl GrantStore for MemoryGrants {
         Ok(found.map(|it| (it.grant.clone(), it.secrets.clone())))
     }
 
+    async fn note_used(
+        &self,
+        used: Vec<(CredentialId, Timestamp)>,
+    ) -> Result<(), CredentialStoreError> {
+        let mut grants = lock(&self.grants);
+        for (id, at) in used {
+            let at = Some(at.trunc_subsecs(3));
+            if let Some(found) = grants.iter_mut().find(|it| it.grant.id == id) {
+                found.grant.last_used_at = found.grant.last_used_at.max(at);
+            }
+        }
+        Ok(())
+    }
+
     async fn list(&self, tenant: &TenantId) -> Result<Vec<AccountGrant>, CredentialStoreError> {
         Ok(self.listed(|owner| owner.tenant == *tenant))
     }
@@ -129,7 +143,8 @@ impl GrantStore for MemoryGrants {
         let found = grants.iter_mut().find(|it| identity(&it.grant) == identity(&grant));
         let Some(found) = found else { return Ok(false) };
         let (created_at, revision) = (found.grant.created_at, grant.revision + 1);
-        found.grant = as_stored(AccountGrant { created_at, revision, ..grant });
+        let last_used_at = found.grant.last_used_at;
+        found.grant = as_stored(AccountGrant { created_at, last_used_at, revision, ..grant });
         found.secrets = secrets;
         Ok(true)
     }

@@ -23,7 +23,7 @@ use super::{
 use crate::{known_grants::Changed, seal::SealKeys, seal_places};
 
 const GRANT: &str = "id, tenant, principal, source, terms, created_at, changed_at, expires_at, \
-                     revision, sealed";
+                     last_used_at, revision, sealed";
 
 /// The grants of a database, and what people need to connect accounts.
 pub(crate) struct Grants<D>(pub(crate) D);
@@ -116,6 +116,19 @@ impl<D: Database> GrantStore for Grants<D> {
         let found = self.get(place, now.time()).await?.map(Arc::new);
         found.iter().for_each(|grant| known.keep(&read, grant));
         Ok(found)
+    }
+
+    async fn note_used(
+        &self,
+        mut used: Vec<(CredentialId, Timestamp)>,
+    ) -> Result<(), CredentialStoreError> {
+        // In one order, so that two processes do not wait for one another.
+        used.sort_unstable_by(|a, b| (a.0.as_str(), a.1).cmp(&(b.0.as_str(), b.1)));
+        let sql = "UPDATE account_grants SET last_used_at = ?2 \
+                   WHERE id = ?1 AND (last_used_at IS NULL OR last_used_at < ?2)";
+        let notes = used.iter().map(|(id, at)| Statement::new(sql, values![id.as_str(), *at]));
+        self.0.run_locked("toolcrib uses of grants".to_owned(), notes.collect()).await?;
+        Ok(())
     }
 
     async fn list(&self, tenant: &TenantId) -> Result<Vec<AccountGrant>, CredentialStoreError> {
@@ -290,6 +303,7 @@ fn insert(stored: &StoredGrant) -> Result<Statement, StoreError> {
         grant.created_at,
         grant.changed_at,
         grant.expires_at,
+        grant.last_used_at,
         grant.revision,
         sealed.clone(),
     ];
@@ -342,8 +356,9 @@ impl FromRow for StoredGrant {
             created_at: row.time(5)?,
             changed_at: row.time(6)?,
             expires_at: row.maybe_time(7)?,
-            revision: row.whole(8)?,
+            last_used_at: row.maybe_time(8)?,
+            revision: row.whole(9)?,
         };
-        Ok(Self { grant, sealed: row.bytes(9)? })
+        Ok(Self { grant, sealed: row.bytes(10)? })
     }
 }

@@ -21,7 +21,7 @@ use base64::{
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
 use chrono::Utc;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, StatusCode, Uri, header};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -62,6 +62,10 @@ struct Present {
     claims: Value,
     /// Members that replace those of the client's document.
     document: Value,
+    /// The status of answers to requests for the document, in place of the document.
+    document_status: Option<u16>,
+    /// Requests for the document, at both of its addresses.
+    fetches: usize,
     /// The answer to renewals, in place of its own.
     renewal: Option<Value>,
 }
@@ -99,6 +103,7 @@ impl TestProvider {
             .route("/authorize", get(authorize))
             .route("/token", post(token))
             .route("/client.json", get(document))
+            .route("/moved.json", get(document))
             .with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { url, shared, server }
@@ -155,6 +160,17 @@ impl TestProvider {
     /// Replaces members of the client's document.
     pub fn describe(&self, members: Value) {
         self.shared.state.lock().document = members;
+    }
+
+    /// Answers requests for the client's document with `status` and the address `/moved.json`,
+    /// which has the document, or again with the document itself.
+    pub fn answer_documents(&self, status: Option<u16>) {
+        self.shared.state.lock().document_status = status;
+    }
+
+    /// Returns how often the client's document was requested, at `/moved.json` too.
+    pub fn fetches(&self) -> usize {
+        self.shared.state.lock().fetches
     }
 
     /// Returns the parameters of all requests so far.
@@ -242,15 +258,21 @@ async fn jwks(State(shared): State<Arc<Shared>>) -> Json<Value> {
     Json(json!({ "keys": [shared.key.public()] }))
 }
 
-async fn document(State(shared): State<Arc<Shared>>) -> Json<Value> {
+async fn document(State(shared): State<Arc<Shared>>, uri: Uri) -> Response {
+    let mut state = shared.state.lock();
+    state.fetches += 1;
+    if let Some(status) = state.document_status.filter(|_| uri.path() == "/client.json") {
+        let status = StatusCode::from_u16(status).unwrap();
+        return (status, [(header::LOCATION, "/moved.json")]).into_response();
+    }
     let mut document = json!({
         "client_id": format!("{}/client.json", shared.url),
         "client_name": "An <app>",
         "redirect_uris": ["http://127.0.0.1/cb"],
         "token_endpoint_auth_method": "none",
     });
-    replace(&mut document, &shared.state.lock().document);
-    Json(document)
+    replace(&mut document, &state.document);
+    Json(document).into_response()
 }
 
 async fn authorize(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) -> Redirect {

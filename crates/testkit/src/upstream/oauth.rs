@@ -2,7 +2,8 @@
 //!
 //! The browser is a client that does not follow redirects: `/authorize` consents at once for the
 //! account of [`OAuthServer::sign_in`], and redirects back. Tools: `whoami` (the account of the
-//! token), `admin` (the same, with the scope `admin`). `/whoami` is an HTTP operation.
+//! token), `admin` (the same, with the scope `admin`). `/whoami` is an HTTP operation, and `/moved`
+//! redirects to it.
 //!
 //! Refresh tokens are valid once; a second use revokes the account's tokens, as RFC 9700 wants.
 //! [`Dialect`] says how a provider differs.
@@ -195,7 +196,8 @@ impl OAuthServer {
         let shared = Arc::new(Shared { origin, state, holds, holds_calls });
         let router = Router::new()
             .route("/mcp", any(mcp))
-            .route("/whoami", get(whoami))
+            .route("/whoami", any(whoami))
+            .route("/moved", any(moved))
             .route("/register", post(register))
             .route("/authorize", get(authorize))
             .route("/token", post(held_token))
@@ -636,11 +638,17 @@ async fn revoke(State(shared): App, body: String) -> Response {
     StatusCode::OK.into_response()
 }
 
-async fn whoami(State(shared): App, headers: HeaderMap) -> Response {
-    match shared.record(&Method::GET, "/whoami", &headers, b"") {
+async fn whoami(State(shared): App, method: Method, headers: HeaderMap) -> Response {
+    match shared.record(&method, "/whoami", &headers, b"") {
         Some(token) => Json(json!({ "account": token.account })).into_response(),
         None => shared.challenge(),
     }
+}
+
+/// Keeps the method.
+async fn moved(State(shared): App, method: Method, headers: HeaderMap) -> Redirect {
+    shared.record(&method, "/moved", &headers, b"");
+    Redirect::temporary("/whoami")
 }
 
 async fn mcp(State(shared): App, method: Method, headers: HeaderMap, body: Bytes) -> Response {

@@ -43,7 +43,10 @@ pub(super) struct ClientView {
     vouched_by: String,
     /// The host of the client's document, if it vouches.
     host: Option<String>,
-    /// When the person consented.
+    /// `consent`: the person consented, and signed in. `assertion`: the client presented an assertion
+    /// about the person.
+    by: String,
+    /// When it got the access.
     created_at: String,
     /// Absent if the client was not used within the last day.
     last_used_at: Option<String>,

@@ -6,6 +6,8 @@
 //! A browser begins here and comes back to [`crate::connect`]. It finishes here with the key or the
 //! session of its person, and with the cookie of the beginning.
 
+use std::collections::BTreeMap;
+
 use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
@@ -71,8 +73,10 @@ pub(super) struct ConnectionView {
     of: String,
     /// `active`, `needs_consent` or `absent`.
     state: String,
-    /// The tools of the caller whose calls use it.
+    /// The number of tools of the caller whose calls use it.
     tools: u32,
+    /// The names of at most 100 of them.
+    tool_names: Option<Vec<String>>,
     /// The id for a removal.
     id: Option<String>,
     /// The principal whose account it is.
@@ -85,6 +89,8 @@ pub(super) struct ConnectionView {
     account: Option<String>,
     connected_at: Option<String>,
     changed_at: Option<String>,
+    /// When a call last used it: up to about a minute late, if at another server.
+    last_used_at: Option<String>,
 }
 
 /// The account that a link is wanted for.
@@ -153,6 +159,8 @@ pub(super) struct PreviewView {
     servers: Vec<String>,
     /// The scopes of the request to the service.
     scopes: Vec<String>,
+    /// What the operator says of these scopes, by scope.
+    scope_texts: Option<BTreeMap<String, String>>,
     /// Those of them that the account has not yet.
     new_scopes: Option<Vec<String>>,
     /// The host of the authorization server where the accounts of the source are connected, if the

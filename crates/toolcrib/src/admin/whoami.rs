@@ -4,7 +4,6 @@ use axum::response::Response;
 use http::StatusCode;
 use serde::Serialize;
 use toolcrib_config::scopes::RouteScope;
-use toolcrib_core::principal::AuthMethod;
 use toolcrib_gateway::authn::manage::moment;
 use utoipa::ToSchema;
 
@@ -23,11 +22,15 @@ pub(super) struct Whoami {
     /// The scopes of its credentials and roles.
     scopes: Vec<String>,
     /// `key`, `token`, `client`, `anonymous` or `operator`. `client`: a program with an access token
-    /// of this server, after the person has signed in.
+    /// of this server.
     auth: &'static str,
     /// The id of that client.
     #[serde(skip_serializing_if = "Option::is_none")]
     client_id: Option<String>,
+    /// How that client got its access: `consent` if the person signed in and consented, `assertion` if
+    /// it presented an assertion about the person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_by: Option<&'static str>,
     /// The name of that client, which it chose.
     #[serde(skip_serializing_if = "Option::is_none")]
     client_name: Option<String>,
@@ -60,7 +63,8 @@ pub(super) struct Whoami {
 pub(super) async fn whoami(context: Context) -> Result<Response, Failure> {
     let caller = &context.caller;
     let authenticator = context.gateway.authenticator();
-    let client_name = match caller.auth.client() {
+    let client = caller.auth.client();
+    let client_name = match client {
         Some(client) => context.gateway.bridge().name_of(client).await,
         None => None,
     };
@@ -70,14 +74,9 @@ pub(super) async fn whoami(context: Context) -> Result<Response, Failure> {
         tenant: caller.tenant.to_string(),
         roles: caller.roles.clone(),
         scopes: caller.scopes.iter().map(ToString::to_string).collect(),
-        auth: match &caller.auth {
-            AuthMethod::ApiKey(_) => "key",
-            AuthMethod::Jwt(token) if token.client.is_some() => "client",
-            AuthMethod::Jwt(_) => "token",
-            AuthMethod::Anonymous => "anonymous",
-            AuthMethod::Operator => "operator",
-        },
-        client_id: caller.auth.client().map(|client| client.id.clone()),
+        auth: caller.auth.word(),
+        client_id: client.map(|client| client.id.clone()),
+        client_by: client.map(|client| client.by.word()),
         client_name,
         actors: caller.auth.actors().iter().map(ToString::to_string).collect(),
         key_id: caller.auth.key().map(ToString::to_string),

@@ -1,8 +1,12 @@
 //! Sign-in of MCP clients with an identity provider that registers none: a real provider, browsers
-//! with cookies, and every step out of order. `bridge/mixes.rs` has the tables of two people,
-//! `bridge/ends.rs` the ways in which the access of a client ends, and `bridge/renewals.rs` renewals
-//! that go wrong.
+//! with cookies, and every step out of order.
+//!
+//! `bridge/mixes.rs` has the tables of two people, `bridge/audience.rs` the endpoints of a token,
+//! `bridge/clients.rs` the lifetimes and the limits of clients, `bridge/ends.rs` the ways in which
+//! the access of a client ends, and `bridge/renewals.rs` renewals that go wrong.
 
+mod audience;
+mod clients;
 mod ends;
 mod mixes;
 mod renewals;
@@ -18,6 +22,8 @@ const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 const RESOURCE: &str = "https://crib.example/mcp";
 const COOKIE: &str = "__Host-toolcrib-consent";
+/// The settings for clients with a document on this machine.
+const DOCUMENTS: &str = "client_documents = [\"127.0.0.1\"]\nallow = [\"127.0.0.0/8\"]";
 const MINUTE: Duration = Duration::from_secs(60);
 
 async fn gateway(provider: &TestProvider, more: &str) -> TestGateway {
@@ -141,13 +147,17 @@ async fn registered(gw: &TestGateway) -> String {
 }
 
 async fn exchange(gw: &TestGateway, client: &str, code: &str) -> Reply {
+    exchange_for(gw, client, code, RESOURCE).await
+}
+
+async fn exchange_for(gw: &TestGateway, client: &str, code: &str, resource: &str) -> Reply {
     let pairs = [
         ("grant_type", "authorization_code"),
         ("client_id", client),
         ("code", code),
         ("code_verifier", VERIFIER),
         ("redirect_uri", REDIRECT),
-        ("resource", RESOURCE),
+        ("resource", resource),
     ];
     post_form(&gw.anonymous(), "/oauth/token", &form(&pairs)).await
 }
@@ -174,9 +184,13 @@ pub(crate) async fn signed_in(gw: &TestGateway) -> (String, String, String) {
 }
 
 async fn list(gw: &TestGateway, token: &str) -> Reply {
+    list_at(gw, token, "/mcp").await
+}
+
+async fn list_at(gw: &TestGateway, token: &str, path: &str) -> Reply {
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
     let actor = gw.bearer(token).with("accept", "application/json, text/event-stream");
-    actor.post("/mcp", body).await
+    actor.post(path, body).await
 }
 
 async fn is_valid(gw: &TestGateway, token: &str) -> bool {
@@ -184,6 +198,21 @@ async fn is_valid(gw: &TestGateway, token: &str) -> bool {
     let is_valid = reply.status == 200;
     assert!(is_valid || reply.status == 401, "{}", reply.text());
     is_valid
+}
+
+/// The caller sees how it came in, and so does its person in the list.
+async fn came_in_by(gw: &TestGateway, token: &str, way: &str) {
+    let client = gw.bearer(token);
+    for path in ["/v1/whoami", "/v1/explain"] {
+        let reply = client.get(path).await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        let told = reply.json();
+        assert_eq!((&told["auth"], &told["clientBy"]), (&json!("client"), &json!(way)), "{path}");
+    }
+    let grant = gw.event(|event| event["type"] == "client.signed-in").await;
+    let person = grant["payload"]["principal"].as_str().unwrap();
+    let listed = gw.principal(person, []).await.get("/v1/clients").await.json();
+    assert_eq!(listed["clients"][0]["by"], way, "{listed}");
 }
 
 fn error(reply: &Reply) -> String {
@@ -226,6 +255,7 @@ async fn a_registered_client_signs_a_person_in_and_calls() {
     let (access, _) = tokens(&reply);
     let listed = list(&gw, &access).await;
     assert!(listed.text().contains("crib__read"), "{}", listed.text());
+    came_in_by(&gw, &access, "consent").await;
     // The token is for `/mcp` alone.
     for elsewhere in ["/v1/tools", "/v1/clients", "/v1/approvals", "/tools"] {
         assert_eq!(gw.bearer(&access).get(elsewhere).await.status, 401, "{elsewhere}");
@@ -252,8 +282,7 @@ async fn a_registered_client_signs_a_person_in_and_calls() {
 #[tokio::test]
 async fn a_client_with_a_document_signs_a_person_in() {
     let provider = TestProvider::start().await;
-    let more = "client_documents = [\"127.0.0.1\"]\nallow = [\"127.0.0.0/8\"]";
-    let gw = gateway(&provider, more).await;
+    let gw = gateway(&provider, DOCUMENTS).await;
     let client = provider.document_id();
     let mut browser = Browser::new(&gw);
     let page = browser.open(&query(&client, &[])).await.text();
@@ -264,7 +293,8 @@ async fn a_client_with_a_document_signs_a_person_in() {
     assert!(is_valid(&gw, &access).await);
 }
 
-/// Documents of strangers: of other hosts, at private addresses, redirected, of another id.
+/// Documents of strangers: of other hosts, at private addresses, of another id. `bridge/clients.rs`
+/// has those that have moved.
 #[tokio::test]
 async fn a_document_that_is_not_permitted_is_no_client() {
     let provider = TestProvider::start().await;
@@ -274,20 +304,19 @@ async fn a_document_that_is_not_permitted_is_no_client() {
         ("client_documents = [\"other.example\"]", &client),
         // The host is permitted, but its address is private.
         ("client_documents = [\"127.0.0.1\"]", &client),
-        ("client_documents = [\"127.0.0.1\"]\nallow = [\"127.0.0.0/8\"]", &format!("{client}?x")),
+        (DOCUMENTS, &format!("{client}?x")),
     ] {
         let gw = gateway(&provider, more).await;
         let reply = Browser::new(&gw).open(&query(id, &[])).await;
         assert_eq!((reply.status, reply.header("location")), (400, ""), "{more} {id}");
     }
-    let more = "client_documents = [\"127.0.0.1\"]\nallow = [\"127.0.0.0/8\"]";
     for members in [
         json!({ "client_id": "https://other.example/client.json" }),
         json!({ "redirect_uris": ["https://other.example/cb"] }),
         json!({ "padding": "x".repeat(6 << 10) }),
     ] {
         provider.describe(members.clone());
-        let gw = gateway(&provider, more).await;
+        let gw = gateway(&provider, DOCUMENTS).await;
         let reply = Browser::new(&gw).open(&query(&client, &[])).await;
         assert_eq!((reply.status, reply.header("location")), (400, ""), "{members}");
         assert!(provider.requests().is_empty());
@@ -403,6 +432,21 @@ async fn only_the_browser_that_consented_gets_the_code() {
     assert!(!record.contains("client.signed-in") && !record.contains("ClientSignedIn"), "{record}");
 }
 
+#[tokio::test]
+async fn a_person_who_declines_is_recorded() {
+    let provider = TestProvider::start().await;
+    let gw = gateway(&provider, "").await;
+    let client = registered(&gw).await;
+    let mut browser = Browser::new(&gw);
+    let page = browser.open(&query(&client, &[])).await.text();
+    let denied = browser.answer(&page, "deny").await;
+    assert!(denied.header("set-cookie").contains("Max-Age=0"));
+    assert_eq!(parameters(denied.header("location"))["error"], "access_denied");
+    let event = gw.event(|event| event["payload"]["resource"] == "/oauth/consent").await;
+    assert_eq!(event["type"], "authorization.decided");
+    assert_eq!(event["payload"]["reason"], "declined");
+}
+
 /// A program can open several tabs at once. A refused end is recorded without its secrets.
 #[tokio::test]
 async fn each_tab_of_a_browser_finishes_its_own_sign_in() {
@@ -429,10 +473,6 @@ async fn each_tab_of_a_browser_finishes_its_own_sign_in() {
         assert!(removed.starts_with(&format!("{name}=; ")), "{removed}");
         assert!(removed.contains("Max-Age=0"), "{removed}");
     }
-    let page = browser.open(&query(&client, &[])).await.text();
-    let denied = browser.answer(&page, "deny").await;
-    assert!(denied.header("set-cookie").contains("Max-Age=0"));
-
     // The oldest requests of a browser make room.
     let mut crowded = Browser::new(&gw);
     for count in 1..=10 {
@@ -637,7 +677,9 @@ async fn an_assertion_is_exchanged_once_by_its_client() {
     let reply = send(&good, SECRET).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
     assert!(reply.json().get("refresh_token").is_none());
-    assert!(is_valid(&gw, reply.json()["access_token"].as_str().unwrap()).await);
+    let access = reply.json()["access_token"].as_str().unwrap().to_owned();
+    assert!(is_valid(&gw, &access).await);
+    came_in_by(&gw, &access, "assertion").await;
     let event = gw.event(|event| event["type"] == "client.signed-in").await;
     assert_eq!(
         (&event["payload"]["by"], &event["payload"]["clientId"]),

@@ -134,7 +134,8 @@ async fn a_person_connects_and_disconnects() {
     let gw = notes("principal").start().await;
     let ann = gw.principal("ann", ["notes:read"]).await;
     let absent = json!({ "source": "notes", "host": "notes.example", "of": "principal",
-        "state": "absent", "tools": 2, "principal": "ann" });
+        "state": "absent", "tools": 2, "toolNames": ["notes__ask", "notes__read"],
+        "principal": "ann" });
     assert_eq!(connections(&ann).await, json!([absent]));
     let made = ann.post("/v1/connections/link", json!({ "source": "notes" })).await;
     assert_eq!(made.status, 201);
@@ -167,7 +168,9 @@ async fn a_person_connects_and_disconnects() {
     let path = format!("/v1/connections/{}", connected["id"].as_str().unwrap());
     let bob = gw.principal("bob", ["notes:read"]).await;
     assert_eq!(bob.delete(&path).await.status, 404);
+    assert_eq!(connected["lastUsedAt"], Value::Null);
     assert_eq!(call(&ann, "read").await.status, 200);
+    assert!(connections(&ann).await[0]["lastUsedAt"].is_string(), "it shows at once");
     assert_eq!(ann.delete(&path).await.parts(), (200, json!({ "revoked": true })));
     assert_eq!(ann.delete(&path).await.status, 404);
     assert_eq!(call(&ann, "ask").await.status, 403);

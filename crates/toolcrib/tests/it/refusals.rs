@@ -1,6 +1,6 @@
 //! Refusals are cheap for a caller, so they must take little of the event log.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use toolcrib_core::{
     event::{EventBody, LoggedEvent},
     store::Storage as _,
 };
-use toolcrib_testkit::gateway::{Actor, TestGateway, TestTool};
+use toolcrib_testkit::gateway::{Actor, TestGateway, TestSource, TestTool};
 
 /// Requests of each kind. Together they far exceed the number recorded individually per principal.
 const EACH: usize = 400;
@@ -127,4 +127,38 @@ async fn who_is_denied_and_then_reads_finds_its_pair() {
         assert_eq!(types, ["agent.toolCalled", "authorization.decided", "agent.toolReturned"]);
         assert!(events[0]["payload"].get("argsHash").is_none(), "its arguments are not read");
     }
+}
+
+/// A link to connect an account takes a row of the store, like the events of its refusal.
+#[tokio::test]
+async fn a_call_without_an_account_gets_no_link_after_too_many_refusals() {
+    let notes = TestSource::new("notes").tenants(["acme"]).accounts("principal");
+    let gw = TestGateway::builder()
+        .config("[gate]\nrate = \"1000000/s\"\n[server]\npublic_url = \"https://crib.example\"")
+        .source(notes.tool(TestTool::new("read").scopes(["files:read"])))
+        .manual_clock()
+        .start()
+        .await;
+    let loud = gw.principal("loud", ["files:read"]).await;
+    let quiet = gw.principal("quiet", ["files:read"]).await;
+    let has_link = async |caller: &Actor| {
+        let reply = caller.post("/explorer/tools/notes__read/call", json!({})).await;
+        let details = reply.json()["details"].clone();
+        assert_eq!((reply.status, &details["connection"]), (403, &json!("required")));
+        assert_eq!(details["link"].is_string(), reply.text().contains("#/connect/"));
+        details["link"].is_string()
+    };
+    for number in 1..=100 {
+        assert!(has_link(&loud).await, "{number}");
+    }
+    for _ in 0..3 {
+        assert!(!has_link(&loud).await);
+    }
+    assert!(has_link(&quiet).await, "the bound is one of each principal");
+    // The console and the command still make links.
+    let made = loud.post("/v1/connections/link", json!({ "source": "notes" })).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    gw.advance(Duration::from_secs(3)).await;
+    assert_eq!((has_link(&loud).await, has_link(&loud).await), (true, false));
+    assert_eq!(gw.runs("notes", "read"), 0);
 }

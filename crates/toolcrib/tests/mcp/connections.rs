@@ -1,23 +1,49 @@
-//! Calls whose caller has to connect an account, in the form of each revision.
+//! Calls whose caller has to connect an account, in the form of each revision, by the name of the
+//! tool and by the tool that calls others.
 
 use serde_json::{Value, json};
 use toolcrib_testkit::gateway::{Actor, TestAccounts, TestGateway, TestSource, TestTool};
 
-use crate::support::{legacy, message, modern, session, stream};
+use crate::support::{legacy, legacy_at, message, modern, modern_at, session, stream, stream_at};
 
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
+/// The endpoints of a call: that of all tools, and a toolset with a tool that calls the others.
+const ALL: &str = "/mcp";
+const SEARCHED: &str = "/mcp/all";
+
 async fn gateway() -> TestGateway {
-    let config = "[server]\npublic_url = \"https://crib.example\"";
+    let config = "[server]\npublic_url = \"https://crib.example\"\n\
+                  [toolset.all]\nallow = [\"*\"]\nmeta = \"search\"";
     let source = TestSource::new("notes").tenants(["acme"]).accounts("principal");
     let source = source.tool(TestTool::new("read").scopes([]));
     TestGateway::builder().config(config).source(source).start().await
 }
 
-async fn round(caller: &Actor, capabilities: Value, more: Value) -> Value {
-    let mut params = json!({ "name": "notes__read", "_meta": { CAPABILITIES: capabilities } });
+/// The parameters of a call at `path`.
+fn call_at(path: &str) -> Value {
+    match path {
+        SEARCHED => json!({ "name": "call_tool", "arguments": { "name": "notes__read" } }),
+        _ => json!({ "name": "notes__read", "arguments": {} }),
+    }
+}
+
+async fn round(caller: &Actor, path: &str, capabilities: Value, more: Value) -> Value {
+    let mut params = call_at(path);
+    params["_meta"] = json!({ CAPABILITIES: capabilities });
     params.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
-    message(&modern(caller, "tools/call", params).await)
+    message(&modern_at(caller, path, "tools/call", params).await)
+}
+
+/// Opens a session at `path`.
+async fn opened(caller: &Actor, path: &str, version: &str, capabilities: &Value) -> Actor {
+    let params = json!({
+        "protocolVersion": version, "capabilities": capabilities,
+        "clientInfo": { "name": "c", "version": "1" },
+    });
+    let begun = legacy_at(caller, path, "initialize", params).await;
+    let session = begun.header("mcp-session-id");
+    caller.with("mcp-session-id", session).with("mcp-protocol-version", version)
 }
 
 async fn connect(caller: &Actor, link: &str) {
@@ -34,65 +60,61 @@ async fn connect(caller: &Actor, link: &str) {
 #[tokio::test]
 async fn a_stateless_client_that_opens_addresses_gets_one() {
     let gw = gateway().await;
-    let ann = gw.principal("ann", []).await;
-    let plain = round(&ann, json!({}), json!({})).await;
-    assert_eq!(plain["result"]["isError"], true, "{plain}");
-    let text = plain["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(text.contains("https://crib.example/explorer#/connect/"), "{text}");
+    for (runs, (path, name)) in [(ALL, "ann"), (SEARCHED, "bob")].into_iter().enumerate() {
+        let caller = gw.principal(name, []).await;
+        let plain = round(&caller, path, json!({}), json!({})).await;
+        assert_eq!(plain["result"]["isError"], true, "{plain}");
+        let text = plain["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains("https://crib.example/explorer#/connect/"), "{text}");
 
-    let able = json!({ "elicitation": { "url": {} } });
-    let asked = round(&ann, able.clone(), json!({})).await;
-    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
-    let request = &asked["result"]["inputRequests"]["toolcrib.connection"];
-    assert_eq!(request["method"], "elicitation/create");
-    assert_eq!(request["params"]["mode"], "url");
-    let link = request["params"]["url"].as_str().unwrap();
-    let id = request["params"]["elicitationId"].as_str().unwrap();
-    assert!(!link.contains(id) && !id.contains(&link[link.len() - 43..]));
-    // An accepted prompt is no account.
-    let accepted = json!({ "inputResponses": { "toolcrib.connection": { "action": "accept" } } });
-    let again = round(&ann, able.clone(), accepted.clone()).await;
-    assert_eq!(again["result"]["resultType"], "input_required", "{again}");
-    assert_eq!(gw.runs("notes", "read"), 0);
-    connect(&ann, link).await;
-    let done = round(&ann, able, accepted).await;
-    assert_eq!(done["result"]["isError"], false, "{done}");
-    assert_eq!(gw.runs("notes", "read"), 1);
+        let able = json!({ "elicitation": { "url": {} } });
+        let asked = round(&caller, path, able.clone(), json!({})).await;
+        assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+        let request = &asked["result"]["inputRequests"]["toolcrib.connection"];
+        assert_eq!(request["method"], "elicitation/create");
+        assert_eq!(request["params"]["mode"], "url");
+        let link = request["params"]["url"].as_str().unwrap();
+        let id = request["params"]["elicitationId"].as_str().unwrap();
+        assert!(!link.contains(id) && !id.contains(&link[link.len() - 43..]));
+        // An accepted prompt is no account.
+        let accepted =
+            json!({ "inputResponses": { "toolcrib.connection": { "action": "accept" } } });
+        let again = round(&caller, path, able.clone(), accepted.clone()).await;
+        assert_eq!(again["result"]["resultType"], "input_required", "{again}");
+        assert_eq!(gw.runs("notes", "read"), runs);
+        connect(&caller, link).await;
+        let done = round(&caller, path, able, accepted).await;
+        assert_eq!(done["result"]["isError"], false, "{done}");
+        assert_eq!(gw.runs("notes", "read"), runs + 1);
+    }
 }
 
 /// In a session of 2025-11-25 the link is an error, and the stream of the session says when it is done.
 #[tokio::test]
 async fn a_session_hears_when_its_prompt_is_done() {
     let gw = gateway().await;
-    let ann = gw.principal("ann", []).await;
-    let bob = gw.principal("bob", []).await;
     let able = json!({ "elicitation": { "url": {} } });
-    for (version, capabilities, linked) in [
-        ("2025-11-25", json!({}), false),
-        ("2025-06-18", able.clone(), false),
-        ("2025-11-25", able, true),
-    ] {
-        let params = json!({
-            "protocolVersion": version, "capabilities": capabilities,
-            "clientInfo": { "name": "c", "version": "1" },
-        });
-        let begun = legacy(&ann, "initialize", params).await;
-        let session = begun.header("mcp-session-id").to_owned();
-        let caller = ann.with("mcp-session-id", &session).with("mcp-protocol-version", version);
-        let call = json!({ "name": "notes__read", "arguments": {} });
-        let refused = message(&legacy(&caller, "tools/call", call.clone()).await);
-        if !linked {
+    for (path, name, other) in [(ALL, "ann", "bob"), (SEARCHED, "cid", "dora")] {
+        let (caller, other) = (gw.principal(name, []).await, gw.principal(other, []).await);
+        let call = async |caller: &Actor| {
+            message(&legacy_at(caller, path, "tools/call", call_at(path)).await)
+        };
+        for (version, capabilities) in [("2025-11-25", &json!({})), ("2025-06-18", &able)] {
+            let refused = call(&opened(&caller, path, version, capabilities).await).await;
             assert_eq!(refused["result"]["isError"], true, "{refused}");
-            continue;
+            let text = refused["result"]["content"][0]["text"].as_str().unwrap();
+            assert!(text.contains("https://crib.example/explorer#/connect/"), "{text}");
         }
+        let session = opened(&caller, path, "2025-11-25", &able).await;
+        let refused = call(&session).await;
         assert_eq!(refused["error"]["code"], -32042, "{refused}");
         let elicitation = &refused["error"]["data"]["elicitations"][0];
         let link = elicitation["url"].as_str().unwrap();
-        let mut events = stream(&caller).await;
-        // Bob's account is none of Ann's business.
-        let made = bob.post("/v1/connections/link", json!({ "source": "notes" })).await;
-        connect(&bob, made.json()["link"].as_str().unwrap()).await;
-        connect(&ann, link).await;
+        let mut events = stream_at(&session, path).await;
+        // The account of another person changes nothing here.
+        let made = other.post("/v1/connections/link", json!({ "source": "notes" })).await;
+        connect(&other, made.json()["link"].as_str().unwrap()).await;
+        connect(&caller, link).await;
         assert_eq!(
             events.next().await,
             Some(json!({
@@ -100,7 +122,7 @@ async fn a_session_hears_when_its_prompt_is_done() {
                 "params": { "elicitationId": elicitation["elicitationId"] },
             }))
         );
-        let done = message(&legacy(&caller, "tools/call", call).await);
+        let done = call(&session).await;
         assert_eq!(done["result"]["isError"], false, "{done}");
     }
 }

@@ -154,23 +154,38 @@ pub(crate) fn gateway() -> TestGatewayBuilder {
 
 /// Sends a POST to `/mcp` like an ordinary client of either era.
 pub(crate) async fn post(actor: &Actor, body: &str) -> Reply {
+    post_at(actor, "/mcp", body).await
+}
+
+/// The same on another URL of the server.
+async fn post_at(actor: &Actor, path: &str, body: &str) -> Reply {
     actor
         .with("content-type", "application/json")
         .with("accept", "application/json, text/event-stream")
-        .post_text("/mcp", body.to_owned())
+        .post_text(path, body.to_owned())
         .await
 }
 
 /// Sends the legacy request `method` with `params`.
 pub(crate) async fn legacy(actor: &Actor, method: &str, params: Value) -> Reply {
+    legacy_at(actor, "/mcp", method, params).await
+}
+
+/// The same on another URL of the server.
+pub(crate) async fn legacy_at(actor: &Actor, path: &str, method: &str, params: Value) -> Reply {
     let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
-    post(actor, &body.to_string()).await
+    post_at(actor, path, &body.to_string()).await
 }
 
 /// Sends the modern request `method` with `params` and all required headers.
 pub(crate) async fn modern(actor: &Actor, method: &str, params: Value) -> Reply {
+    modern_at(actor, "/mcp", method, params).await
+}
+
+/// The same on another URL of the server.
+pub(crate) async fn modern_at(actor: &Actor, path: &str, method: &str, params: Value) -> Reply {
     let body = modern_body(method, params);
-    post(&modern_headers(actor, method, &body), &body.to_string()).await
+    post_at(&modern_headers(actor, method, &body), path, &body.to_string()).await
 }
 
 /// Returns the body of a modern request.
@@ -227,8 +242,13 @@ pub(crate) async fn session(actor: &Actor) -> Actor {
 
 /// Opens the standalone stream of the session of `actor`.
 pub(crate) async fn stream(actor: &Actor) -> Events {
+    stream_at(actor, "/mcp").await
+}
+
+/// The same on another URL of the server.
+pub(crate) async fn stream_at(actor: &Actor, path: &str) -> Events {
     let events =
-        actor.with("accept", "text/event-stream").open(http::Method::GET, "/mcp", None).await;
+        actor.with("accept", "text/event-stream").open(http::Method::GET, path, None).await;
     assert_eq!(events.status, 200);
     events
 }

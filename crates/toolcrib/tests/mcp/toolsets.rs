@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 use toolcrib_testkit::gateway::{Actor, Events, Reply, TestGateway, TestGatewayBuilder};
 
-use crate::support::{gateway, listen_at, message, modern_body, modern_headers};
+use crate::support::{gateway, legacy_at, listen_at, message, modern_at};
 
 const TOOLSETS: &str = r#"
 [toolset.talk]
@@ -23,20 +23,10 @@ fn toolsets() -> TestGatewayBuilder {
 
 /// Sends a message to `path` in the era of `modern`.
 async fn ask(actor: &Actor, path: &str, modern: bool, method: &str, params: Value) -> Reply {
-    let (actor, body) = match modern {
-        true => {
-            let body = modern_body(method, params);
-            (modern_headers(actor, method, &body), body)
-        }
-        false => (
-            actor.with("x-nothing", "x"),
-            json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }),
-        ),
-    };
-    let actor = actor
-        .with("content-type", "application/json")
-        .with("accept", "application/json, text/event-stream");
-    actor.post_text(path, body.to_string()).await
+    match modern {
+        true => modern_at(actor, path, method, params).await,
+        false => legacy_at(actor, path, method, params).await,
+    }
 }
 
 async fn names(actor: &Actor, path: &str, modern: bool) -> Vec<String> {

@@ -15,6 +15,8 @@ use crate::{
 pub(super) const SEE_SCHEMA: &str = "see the schema with `toolcrib tools show`";
 pub(super) const CONNECT: &str =
     "`toolcrib connections connect SOURCE` opens a link and waits; `connections list` shows all";
+pub(super) const OPENED: &str =
+    "the page was opened in your browser; connect the account there, then make the call again";
 pub(super) const SEE_SOURCES: &str = "see the details with `toolcrib sources check`";
 
 /// A hint with the requester of `approval` and the principals that can grant it.

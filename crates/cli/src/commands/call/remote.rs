@@ -5,6 +5,7 @@ use toolcrib_core::{call::ProgressSink as _, suggest};
 
 use super::{answer, arguments::ParsedArguments};
 use crate::{
+    browser,
     client::{self, CallEnd, Client, ListedTool},
     commands::tools,
     failure::{Exit, advised},
@@ -45,7 +46,8 @@ pub(super) async fn run(
                 Some(id) => client.get(&["v1", "approvals", id], &[]).await.ok(),
                 None => None,
             };
-            let error = to_error(tool, &tools, &code, &message, &details, approval.as_ref());
+            let error =
+                to_error(tool, &tools, &code, &message, &details, approval.as_ref(), printer);
             answer::print_error(ids, &code, &details, error, printer)
         }
     }
@@ -68,6 +70,7 @@ fn to_error(
     message: &str,
     details: &Value,
     approval: Option<&Value>,
+    printer: Printer,
 ) -> anyhow::Error {
     match code {
         "not_found" => {
@@ -82,7 +85,12 @@ fn to_error(
         "rate_limited" => advised(message, client::later(details)),
         "validation_error" => advised(message, answer::SEE_SCHEMA),
         "approval_required" => advised(message, answer::see_approval(approval)),
-        "connection_required" => advised(message, answer::CONNECT),
+        "connection_required" => {
+            let link = details.get("link").and_then(Value::as_str);
+            let can_open = !printer.wants_json() && printer.can_ask();
+            let is_open = can_open && link.is_some_and(browser::open);
+            advised(message, if is_open { answer::OPENED } else { answer::CONNECT })
+        }
         code if code.starts_with("upstream") => advised(message, answer::SEE_SOURCES),
         _ => anyhow::Error::msg(message.to_owned()),
     }

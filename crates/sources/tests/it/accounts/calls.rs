@@ -1,8 +1,8 @@
 //! Which account a call uses.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use toolcrib_core::{
     call::{UpstreamError, UpstreamErrorKind},
     clock::{Clock as _, Timestamp},
@@ -394,12 +394,11 @@ async fn a_scope_that_the_list_needs_requires_a_consent_of_the_tenant() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn operations_of_a_document_use_accounts_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let document = folder.path().join("openapi.json");
+/// A service whose operations are those of `paths` in a document.
+fn with_operations(folder: &Path, paths: &Value) -> Stage {
+    let document = folder.join("openapi.json");
     let openapi = json!({ "openapi": "3.1.0", "info": { "title": "t", "version": "1" },
-        "paths": { "/whoami": { "get": { "operationId": "whoami" } } } });
+        "paths": paths });
     std::fs::write(&document, openapi.to_string()).unwrap();
     let mut stage = Stage::new(OAuthBehaviour { challenges: false, ..OAuthBehaviour::default() });
     let issuer = stage.server.issuer();
@@ -412,6 +411,14 @@ async fn operations_of_a_document_use_accounts_too() {
         headers: std::collections::BTreeMap::new(),
         allow: toolcrib_core::egress::AllowList::default(),
     });
+    stage
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_of_a_document_use_accounts_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = json!({ "/whoami": { "get": { "operationId": "whoami" } } });
+    let stage = with_operations(folder.path(), &paths);
     stage.connect(person("ann"), "ann").await;
     stage.connect(person("bob"), "bob").await;
     let rig = stage.rig();
@@ -428,4 +435,43 @@ async fn operations_of_a_document_use_accounts_too() {
     let failed = call(&rig, "eve", "whoami").await.unwrap_err();
     assert_eq!(problem_of(&failed), Some(CredentialProblem::NotConnected));
     tokio::time::timeout(Duration::from_secs(5), rig.source.close()).await.unwrap();
+}
+
+/// The request before a redirect may have had its effect. Only a call that the service has not run
+/// is sent again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirected_call_is_sent_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = json!({
+        "/moved": { "post": { "operationId": "moved" } },
+        "/whoami": { "post": { "operationId": "whoami" } },
+    });
+    let stage = with_operations(folder.path(), &paths);
+    stage.connect(person("ann"), "ann").await;
+    stage.connect(person("bob"), "bob").await;
+    let rig = stage.rig();
+    rig.ready().await;
+    let arrived = || {
+        let posted = |path: &str| {
+            let requests = stage.server.arrived(path);
+            requests.iter().filter(|it| it.method == "POST" && !it.token.is_empty()).count()
+        };
+        (posted("/moved"), posted("/whoami"))
+    };
+    let said = call(&rig, "ann", "moved").await.unwrap();
+    assert!(said.contains("\"ann\""), "{said}");
+    assert_eq!(arrived(), (1, 1));
+
+    stage.server.end_access_tokens();
+    let said = call(&rig, "ann", "moved").await.unwrap();
+    assert!(said.starts_with("HTTP 401"), "{said}");
+    assert_eq!(arrived(), (2, 2));
+    // The next call has a new token.
+    let said = call(&rig, "ann", "moved").await.unwrap();
+    assert!(said.contains("\"ann\""), "{said}");
+    assert_eq!(arrived(), (3, 3));
+    // Without a redirect, the same answer leads to a second request.
+    let said = call(&rig, "bob", "whoami").await.unwrap();
+    assert!(said.contains("\"bob\""), "{said}");
+    assert_eq!(arrived(), (3, 5));
 }

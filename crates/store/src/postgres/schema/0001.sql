@@ -342,7 +342,7 @@ CREATE INDEX saved_by_principal ON saved (tenant, kind, principal);
 
 -- The accounts that people connected. `principal` is empty for a tenant's own. `terms` is JSON text;
 -- `sealed` has the tokens, sealed for all other columns (`seal_places.rs`) but `created_at`,
--- `changed_at` and the lease. Until `leased_until` only `lease_holder` renews the tokens.
+-- `changed_at`, `last_used_at` and the lease. Until `leased_until` only `lease_holder` renews the tokens.
 CREATE TABLE account_grants (
   id           TEXT COLLATE "C" PRIMARY KEY,
   tenant       TEXT COLLATE "C" NOT NULL,
@@ -352,6 +352,7 @@ CREATE TABLE account_grants (
   created_at   TIMESTAMPTZ NOT NULL,
   changed_at   TIMESTAMPTZ NOT NULL,
   expires_at   TIMESTAMPTZ,
+  last_used_at TIMESTAMPTZ,
   revision     BIGINT NOT NULL CHECK (revision > 0),
   sealed       BYTEA NOT NULL,
   lease_holder TEXT,

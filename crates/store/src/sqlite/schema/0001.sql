@@ -367,7 +367,7 @@ CREATE INDEX saved_by_principal ON saved (tenant, kind, principal);
 
 -- The accounts that people connected. `principal` is empty for a tenant's own. `terms` is JSON text;
 -- `sealed` has the tokens, sealed for all other columns (`seal_places.rs`) but `created_at`,
--- `changed_at` and the lease. Until `leased_until` only `lease_holder` renews the tokens.
+-- `changed_at`, `last_used_at` and the lease. Until `leased_until` only `lease_holder` renews the tokens.
 CREATE TABLE account_grants (
   id           TEXT NOT NULL PRIMARY KEY,
   tenant       TEXT NOT NULL,
@@ -377,6 +377,7 @@ CREATE TABLE account_grants (
   created_at   TEXT NOT NULL,
   changed_at   TEXT NOT NULL,
   expires_at   TEXT,
+  last_used_at TEXT,
   revision     INTEGER NOT NULL CHECK (revision > 0),
   sealed       BLOB NOT NULL,
   lease_holder TEXT,

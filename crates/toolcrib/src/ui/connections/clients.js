@@ -91,7 +91,7 @@ function Row({ it, all, onEnd }) {
     <td class="wrap"><code>${it.clientId}</code></td>
     <td><${Voucher} of=${it} /></td>
     ${all && html`<td><${Person} name=${it.principal} /></td>`}
-    <td><${Time} at=${it.createdAt} /></td>
+    <td><${Time} at=${it.createdAt} />${it.by === 'assertion' && ', by an assertion'}</td>
     <td><${Time} at=${it.lastUsedAt} fallback=${unused(it)} /></td>
     <td><${Time} at=${it.expiresAt} /></td>
     <td class="nowrap">

@@ -87,7 +87,7 @@ function Question({ it, wanted, who, onChanged }) {
       <dd id="connection-scopes">
         ${
           it.scopes.length > 0
-            ? it.scopes.map((scope) => html`<code key=${scope}>${scope}</code>${it.newScopes?.includes(scope) && ' (new)'} `)
+            ? it.scopes.map((scope) => html`<${Scope} key=${scope} it=${it} scope=${scope} />`)
             : 'the service shows it before you agree'
         }
       </dd>
@@ -105,4 +105,12 @@ function Question({ it, wanted, who, onChanged }) {
       <a class="button" href=${href('connections')}>Not now</a>
     </div>
   </div>`;
+}
+
+/** A scope of the request: what the operator says of it, and the name that the service uses. */
+function Scope({ it, scope }) {
+  const text = it.scopeTexts?.[scope];
+  return html`<span class="scope">
+    ${text && html`<bdi>${text}</bdi> `}<code>${scope}</code>${it.newScopes?.includes(scope) && ' (new)'}${' '}
+  </span>`;
 }

@@ -95,7 +95,7 @@ function List({ who, all }) {
           : html`<div class="table-box" tabindex="0" role="region" aria-label="Connections">
               <table class="table">
                 <thead>
-                  <tr><th>Source</th><th>State</th><th>Whose</th><th>Service</th><th>Account</th><th>Access</th><th>Connected</th><th>Actions</th></tr>
+                  <tr><th>Source</th><th>State</th><th>Whose</th><th>Service</th><th>Account</th><th>Access</th><th>Connected</th><th>Last use</th><th>Actions</th></tr>
                 </thead>
                 <tbody>
                   ${connections.map(
@@ -117,7 +117,7 @@ function Row({ it, who, onEnd }) {
   return html`<tr data-connection=${it.source} data-of=${it.of}>
     <td>
       <${SourceName} name=${it.source} />
-      ${it.tools > 0 && html` <span class="muted">${plural(it.tools, 'tool')}</span>`}
+      <${Needing} it=${it} />
     </td>
     <td><${Badge} tone=${tone}>${word}<//></td>
     <td>${isOfTenant ? 'the tenant’s' : isOwn ? 'yours' : html`<${Person} name=${it.principal} />`}</td>
@@ -129,6 +129,7 @@ function Row({ it, who, onEnd }) {
       html`<span class="muted">A call also needed ${it.missingScopes.map((scope) => html`<code key=${scope}>${scope}</code> `)}</span>`}
     </td>
     <td>${it.connectedAt ? html`<${Time} at=${it.connectedAt} />` : html`<span class="muted">–</span>`}</td>
+    <td>${it.id ? html`<${Time} at=${it.lastUsedAt} fallback="not yet" />` : html`<span class="muted">–</span>`}</td>
     <td class="nowrap">
       ${mayConnect &&
       html`<a class=${it.state === 'active' ? 'quiet' : 'button'} data-connect
@@ -138,6 +139,19 @@ function Row({ it, who, onEnd }) {
       ${!mayConnect && !it.id && html`<span class="muted">An administrator connects it.</span>`}
     </td>
   </tr>`;
+}
+
+/** The tools of the caller that need the account. */
+function Needing({ it }) {
+  if (it.tools === 0) return undefined;
+  const more = it.tools - it.toolNames.length;
+  return html`<details data-needing>
+    <summary>${plural(it.tools, 'tool')}</summary>
+    <ul class="plain">
+      ${it.toolNames.map((name) => html`<li key=${name}><bdi class="mono">${name}</bdi></li>`)}
+      ${more > 0 && html`<li>and ${more} more</li>`}
+    </ul>
+  </details>`;
 }
 
 function Disconnect({ it, who, onClose, onChanged }) {

@@ -22,6 +22,7 @@ const REASONS = {
   other_source: 'The answer came to the address of another source.',
   other_response: 'The answer is not that of the service.',
   other_redirect: 'The client has lost the address to which the browser would go.',
+  declined: 'The person did not agree.',
   not_signed_in: 'The identity provider did not sign the person in.',
   rate_limited: 'The caller exceeded a rate limit. It may call again later.',
   quota_exceeded: 'The caller exceeded the daily quota.',
