@@ -21,7 +21,8 @@ use self::traced::Traced;
 use self::valgrind::Valgrind;
 use crate::load::{Shot, WARM_UP};
 use crate::machine::Machine;
-use crate::process::{Server, stat};
+use crate::options::selects;
+use crate::process::{Server, number, stat};
 use crate::rows;
 use crate::section::replace_section;
 use crate::subject::Subject;
@@ -83,7 +84,8 @@ struct Counts {
 }
 
 pub(crate) async fn run(options: &CostOptions) -> Result<()> {
-    let selected = Request::ALL.into_iter().filter(|request| options.selects(*request));
+    let selected = Request::ALL.into_iter();
+    let selected = selected.filter(|request| selects(&options.only, request.name()));
     let selected: Vec<Request> = selected.collect();
     ensure!(!selected.is_empty(), "--only selects no request");
     let folder = tempfile::tempdir()?;
@@ -199,12 +201,6 @@ fn section(lines: &[String]) -> String {
     )
 }
 
-impl CostOptions {
-    fn selects(&self, request: Request) -> bool {
-        self.only.is_empty() || self.only.iter().any(|text| request.name().contains(text))
-    }
-}
-
 impl Counts {
     /// Those of all threads.
     fn of(server: &Server) -> Result<Self> {
@@ -226,12 +222,6 @@ impl Counts {
             faults: self.faults.saturating_sub(before.faults),
         }
     }
-}
-
-/// The number after `name` in a line of its own.
-fn number(text: &str, name: &str) -> Result<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    Ok(line.with_context(|| name.to_owned())?.trim().parse()?)
 }
 
 #[cfg(test)]

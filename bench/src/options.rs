@@ -30,6 +30,11 @@ pub(crate) struct RunOptions {
 impl RunOptions {
     /// Whether the row called `name` is measured.
     pub(crate) fn selects(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|text| name.contains(text))
+        selects(&self.only, name)
     }
+}
+
+/// Whether `name` contains one of the texts in `only`, or there is none.
+pub(crate) fn selects(only: &[String], name: &str) -> bool {
+    only.is_empty() || only.iter().any(|text| name.contains(text))
 }

@@ -319,9 +319,13 @@ pub(crate) fn stat(process: &str, field: usize) -> Result<String> {
 
 /// Reads the number after `name` in a line of `file`.
 fn field(file: &str, name: &str) -> Result<u64> {
-    let text = fs::read_to_string(file)?;
-    let line =
-        text.lines().find_map(|line| line.strip_prefix(name)).with_context(|| name.to_owned())?;
+    number(&fs::read_to_string(file)?, name)
+}
+
+/// The number after `name` in a line of `text`, which begins with the name.
+pub(crate) fn number(text: &str, name: &str) -> Result<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let line = line.with_context(|| name.to_owned())?;
     Ok(line.trim().trim_end_matches("kB").trim().parse()?)
 }
 
