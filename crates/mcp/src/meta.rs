@@ -42,6 +42,8 @@ pub mod toolcrib {
     pub const ERROR: &str = "dev.toolcrib/error";
     /// In a result: the id of the approval request that the call needs.
     pub const APPROVAL_ID: &str = "dev.toolcrib/approvalId";
-    /// In a result: when that request expires.
+    /// In a result: the link by which the caller connects the account that the call needs.
+    pub const LINK: &str = "dev.toolcrib/link";
+    /// In a result: when that request or that link expires.
     pub const EXPIRES_AT: &str = "dev.toolcrib/expiresAt";
 }

@@ -249,7 +249,7 @@ fn answered(result: &RawValue) -> anyhow::Result<CallEnd> {
     let blocks: Vec<Value> = serde_json::from_str(content.get())?;
     let texts: Vec<&str> = blocks.iter().filter_map(|block| block.get("text")?.as_str()).collect();
     let details: Map<String, Value> =
-        [("approvalId", key::APPROVAL_ID), ("expiresAt", key::EXPIRES_AT)]
+        [("approvalId", key::APPROVAL_ID), ("link", key::LINK), ("expiresAt", key::EXPIRES_AT)]
             .into_iter()
             .filter_map(|(name, member_key)| Some((name.to_owned(), json!(member(member_key)?))))
             .collect();

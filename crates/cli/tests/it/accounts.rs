@@ -1,38 +1,19 @@
-//! `connections`, for those who look after the accounts of all people.
+//! `connections`, for those who look after the accounts of all people, and calls that need an account.
 
-use std::path::Path;
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use serde_json::{Value, json};
 use toolcrib_testkit::upstream::{OAuthBehaviour, OAuthServer};
 
 use crate::support::{
-    Caller, CommandOutput, Server, dir, eventually_async, finish, key, toolcrib, write_config,
-    write_seal_key,
+    Caller, CommandOutput, PROGRAM, Server, dir, eventually_async, finish, key, search_path,
+    toolcrib, with_accounts, write_config, write_seal_key,
 };
 
 fn configure(dir: &Path, service: &OAuthServer) {
     write_seal_key(dir);
-    let text = format!(
-        r#"
-[server]
-listen = "127.0.0.1:0"
-public_url = "https://crib.example"
-[store]
-seal_key = {{ file = "seal.key" }}
-[[source]]
-id = "mine"
-kind = "mcp"
-url = "{}"
-tenants = ["default"]
-[source.oauth]
-of = "principal"
-[source.tools."*"]
-scopes = ["mine:use"]
-safety_tier = "read"
-"#,
-        service.url("/mcp")
-    );
-    write_config(dir, &text);
+    let store = "[store]\nseal_key = { file = \"seal.key\" }";
+    write_config(dir, &with_accounts(store, &service.url("/mcp")));
 }
 
 async fn status(caller: &Caller) -> u16 {
@@ -95,4 +76,46 @@ async fn an_administrator_lists_all_accounts_and_disconnects_one_by_a_short_id()
     let left: Vec<String> = listed().as_array().unwrap().iter().map(text).collect();
     assert!(left.len() == 2 && !left.contains(&of_ann), "{left:?}");
     assert_eq!([status(&callers[1]).await, status(&callers[2]).await], [403, 200]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_on_a_terminal_opens_the_page_that_connects_the_account() {
+    let (dir, service) = (dir(), OAuthServer::start(OAuthBehaviour::default()));
+    let dir = dir.path();
+    configure(dir, &service);
+    let [olga, ann] = [("olga", "*"), ("ann", "mine:use")]
+        .map(|(name, scope)| key(dir, &["--scope", scope, "--principal", name]).1);
+    let server = Server::start(dir);
+    let administrator = server.caller(Some(&olga));
+    administrator.connect(&service, &json!({ "source": "mine", "tenant": true })).await;
+    eventually_async("the tool is listed", async || status(&administrator).await == 403).await;
+    // A desktop whose browser keeps the address.
+    let (programs, opened) = (dir.join("bin"), dir.join("opened"));
+    fs::create_dir(&programs).unwrap();
+    let browser = programs.join("xdg-open");
+    fs::write(&browser, format!("#!/bin/sh\necho \"$1\" >> {}\n", opened.display())).unwrap();
+    fs::set_permissions(&browser, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = search_path(&programs);
+    let at_the_desktop = |mut command: std::process::Command| {
+        command.current_dir(dir).env("DISPLAY", ":99").env("PATH", &path).env("NO_COLOR", "1");
+        finish(command.env("TOOLCRIB_URL", &server.url).env("TOOLCRIB_KEY", &ann))
+    };
+
+    let mut plain = toolcrib(dir);
+    plain.args(["call", "mine__whoami"]);
+    let refused = at_the_desktop(plain);
+    assert!(refused.stderr.contains("https://crib.example/explorer#/connect/"), "{refused:?}");
+    assert!(refused.stderr.contains("toolcrib connections connect"), "{refused:?}");
+    assert!(!opened.exists(), "a script opens nothing");
+
+    let line = format!("{PROGRAM} call mine__whoami");
+    #[expect(clippy::disallowed_methods, reason = "runs the program in a terminal of `script`")]
+    let mut script = std::process::Command::new("script");
+    script.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+    let shown = at_the_desktop(script).stdout;
+    assert!(shown.contains("the page was opened in your browser"), "{shown:?}");
+    eventually_async("the page is opened", async || opened.exists()).await;
+    let address = fs::read_to_string(&opened).unwrap();
+    assert!(address.starts_with("https://crib.example/explorer#/connect/"), "{address}");
+    assert_eq!(address.lines().count(), 1, "{address}");
 }

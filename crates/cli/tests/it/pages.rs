@@ -9,7 +9,6 @@
 
 use std::{
     collections::BTreeSet,
-    env,
     fs::{self, File},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
@@ -21,7 +20,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
-use crate::support::{PROGRAM, Server, dir, toolcrib};
+use crate::support::{PROGRAM, Server, dir, search_path, toolcrib};
 
 /// The time in which a reader types a command.
 const TYPING: Duration = Duration::from_secs(3);
@@ -228,7 +227,7 @@ impl Session {
         }
         let mut child = command
             .env("SESSION", root)
-            .env("PATH", path())
+            .env("PATH", search_path(Path::new(PROGRAM).parent().unwrap()))
             .env("COLUMNS", "200")
             .process_group(0)
             .spawn()
@@ -254,7 +253,8 @@ impl Session {
     fn serve(&mut self, arguments: &str) -> String {
         let mut command = toolcrib(&self.folder.path().join("page"));
         command.arg("serve").args(arguments.split_whitespace()).args(["--listen", "127.0.0.1:0"]);
-        let mut server = Server::of(command.env("PATH", path()));
+        let mut server =
+            Server::of(command.env("PATH", search_path(Path::new(PROGRAM).parent().unwrap())));
         // A reader types the next command later than the sources are read.
         let typed = Instant::now() + TYPING;
         while Instant::now() < typed && !server.process.stderr().contains("catalog refreshed") {
@@ -270,11 +270,4 @@ impl Session {
         self.server = Some(server);
         output
     }
-}
-
-/// The search path, with the program under test first.
-fn path() -> std::ffi::OsString {
-    let own = Path::new(PROGRAM).parent().unwrap().to_owned();
-    let others = env::var_os("PATH").unwrap_or_default();
-    env::join_paths(std::iter::once(own).chain(env::split_paths(&others))).unwrap()
 }

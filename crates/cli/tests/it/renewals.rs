@@ -1,6 +1,6 @@
 //! I-116: tokens of accounts that are renewed by several servers, and by one that is killed.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -11,38 +11,13 @@ use toolcrib_testkit::{
 };
 
 use crate::support::{
-    Caller, Server, dir, eventually_async as eventually, key, shared_store, write_config,
-    write_seal_key,
+    Caller, Server, dir, eventually_async as eventually, key, shared_store, with_accounts,
+    write_config, write_seal_key,
 };
 
 const RENEWALS: usize = 200;
 /// Calls at once at each of two servers.
 const CALLERS: usize = 4;
-
-fn configure(dir: &Path, store: &str, service: &OAuthServer) {
-    let text = format!(
-        r#"
-[server]
-listen = "127.0.0.1:0"
-public_url = "https://crib.example"
-[gate]
-rate = "off"
-{store}
-[[source]]
-id = "mine"
-kind = "mcp"
-url = "{}"
-tenants = ["default"]
-[source.oauth]
-of = "principal"
-[source.tools."*"]
-scopes = ["mine:use"]
-safety_tier = "read"
-"#,
-        service.url("/mcp")
-    );
-    write_config(dir, &text);
-}
 
 /// Connects the account of the tenant, and then that of `caller`, each of whose calls needs a renewal.
 async fn connect(caller: &Caller, service: &OAuthServer) {
@@ -67,7 +42,8 @@ fn renewals(service: &OAuthServer) -> usize {
 
 fn over(database: &str, service: &OAuthServer) -> (TempDir, Server) {
     let dir = dir();
-    configure(dir.path(), &shared_store(dir.path(), database), service);
+    let store = shared_store(dir.path(), database);
+    write_config(dir.path(), &with_accounts(&store, &service.url("/mcp")));
     let server = Server::start(dir.path());
     (dir, server)
 }
@@ -103,7 +79,8 @@ async fn a_kill_before_a_token_is_stored_costs_at_most_a_consent() {
     let service = OAuthServer::start(OAuthBehaviour::default());
     let dir = dir();
     write_seal_key(dir.path());
-    configure(dir.path(), "[store]\nseal_key = { file = \"seal.key\" }", &service);
+    let store = "[store]\nseal_key = { file = \"seal.key\" }";
+    write_config(dir.path(), &with_accounts(store, &service.url("/mcp")));
     let [ann, ben] =
         ["ann", "ben"].map(|name| key(dir.path(), &["--scope", "*", "--principal", name]).1);
     let mut server = Server::start(dir.path());

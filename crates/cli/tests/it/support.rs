@@ -6,7 +6,9 @@ pub(crate) mod recorder;
 mod server;
 
 use std::{
-    fs,
+    env,
+    ffi::OsString,
+    fs, iter,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -118,6 +120,31 @@ safety_tier = "read"
     )
 }
 
+/// A configuration whose only source is the MCP server at `url`, which people call with their own
+/// accounts. `store` is its table.
+pub(crate) fn with_accounts(store: &str, url: &str) -> String {
+    format!(
+        r#"
+[server]
+listen = "127.0.0.1:0"
+public_url = "https://crib.example"
+[gate]
+rate = "off"
+{store}
+[[source]]
+id = "mine"
+kind = "mcp"
+url = "{url}"
+tenants = ["default"]
+[source.oauth]
+of = "principal"
+[source.tools."*"]
+scopes = ["mine:use"]
+safety_tier = "read"
+"#
+    )
+}
+
 /// Writes `text` as the `toolcrib.toml` of `dir`.
 pub(crate) fn write_config(dir: &Path, text: &str) -> PathBuf {
     let file = dir.join("toolcrib.toml");
@@ -130,4 +157,11 @@ pub(crate) fn key(dir: &Path, args: &[&str]) -> (String, String) {
     let made =
         run(dir, &[&["keys", "create", "--json", "--name", "test"], args].concat()).ok().json();
     (made["id"].as_str().unwrap().to_owned(), made["key"].as_str().unwrap().to_owned())
+}
+
+/// The search path of this process, with `first` in front.
+#[expect(clippy::disallowed_methods, reason = "the programs of the tests are in the search path")]
+pub(crate) fn search_path(first: &Path) -> OsString {
+    let others = env::var_os("PATH").unwrap_or_default();
+    env::join_paths(iter::once(first.to_owned()).chain(env::split_paths(&others))).unwrap()
 }

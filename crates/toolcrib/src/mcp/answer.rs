@@ -9,6 +9,7 @@ use chrono::SecondsFormat;
 use serde_json::json;
 use toolcrib_core::{
     call::{CallError, InputRequired, Outcome, Progress, text_block},
+    clock::Timestamp,
     id::RunId,
 };
 use toolcrib_mcp::{
@@ -79,14 +80,22 @@ pub(super) fn refusal(
         Refusal::Tool(text) => {
             let mut meta = vec![(key::RUN_ID, run.as_str()), (key::ERROR, refused.code())];
             let expires_at;
+            let until = |time: Timestamp| time.to_rfc3339_opts(SecondsFormat::AutoSi, true);
             match refused {
                 CallError::ApprovalRequired { pending: Some(pending), .. } => {
-                    expires_at = pending.expires_at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
+                    expires_at = until(pending.expires_at);
                     meta.push((key::APPROVAL_ID, pending.approval.as_str()));
                     meta.push((key::EXPIRES_AT, &expires_at));
                 }
                 CallError::ApprovalRejected { approval, .. } => {
                     meta.push((key::APPROVAL_ID, approval.as_str()));
+                }
+                CallError::ConnectionRequired(required) => {
+                    if let Some(link) = &required.link {
+                        expires_at = until(required.expires_at);
+                        meta.push((key::LINK, link.expose()));
+                        meta.push((key::EXPIRES_AT, &expires_at));
+                    }
                 }
                 _ => {}
             }

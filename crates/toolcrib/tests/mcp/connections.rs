@@ -66,6 +66,9 @@ async fn a_stateless_client_that_opens_addresses_gets_one() {
         assert_eq!(plain["result"]["isError"], true, "{plain}");
         let text = plain["result"]["content"][0]["text"].as_str().unwrap();
         assert!(text.contains("https://crib.example/explorer#/connect/"), "{text}");
+        let meta = &plain["result"]["_meta"];
+        assert!(text.contains(meta["dev.toolcrib/link"].as_str().unwrap()), "{plain}");
+        assert!(meta["dev.toolcrib/expiresAt"].is_string(), "{plain}");
 
         let able = json!({ "elicitation": { "url": {} } });
         let asked = round(&caller, path, able.clone(), json!({})).await;
