@@ -162,6 +162,9 @@ pub enum CredentialProblem {
     /// The account's tokens lack a scope that this call needs, and a consent did not give it.
     #[error("the account that is connected to this tool's source was not granted what it needs")]
     NotGranted,
+    /// Another account was connected while the call waited to be sent.
+    #[error("another account was connected while the call waited; call the tool again")]
+    Replaced,
     /// Other principals created the key of the call than the key with which the account was
     /// connected.
     #[error(
@@ -255,6 +258,7 @@ impl CredentialProblem {
             | Self::Unreadable
             | Self::OtherKey
             | Self::NoKey
+            | Self::Replaced
             | Self::OtherMakers
             | Self::NotExchanged
             | Self::NotGranted => "credential_forbidden",

@@ -28,8 +28,8 @@ pub struct Principal {
     pub makers: Vec<PrincipalId>,
     /// How the identity was established.
     pub auth: AuthMethod,
-    /// The browser session in which it presented that credential. Streams close with the session;
-    /// calls and runs belong to the credential alone.
+    /// The browser session in which it presented that credential. Streams close with the session,
+    /// and no call is sent after its end; runs of workflows belong to the credential alone.
     pub session: Option<KeyId>,
 }
 
@@ -228,7 +228,7 @@ pub enum ClientWay {
 #[derive(Clone, Default)]
 pub struct PresentedToken(Option<Secret>);
 
-// === impl ActingClient ===
+// === impl ClientWay ===
 
 impl ClientWay {
     /// The word in events.
@@ -239,6 +239,8 @@ impl ClientWay {
         }
     }
 }
+
+// === impl ActingClient ===
 
 impl ActingClient {
     /// Whether the token is for requests to `path`. With every token a client can see whose it is,

@@ -29,17 +29,18 @@ mod render;
 pub(crate) mod wait;
 mod webhook;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, num::NonZeroU32, sync::Arc};
 
 use tokio::sync::watch;
 use toolcrib_core::{
     approval::{self, Approval, ApprovalDecision, ApprovalStore, Fingerprint},
-    call::CallError,
+    call::{CallError, CallInput},
     canonical::Digest,
     catalog::Entry,
     event::{EventBody, NewEvent},
     id::{ApprovalId, PrincipalId},
     principal::Principal,
+    scope::Scope,
     store::StoreError,
 };
 
@@ -77,19 +78,36 @@ pub struct Approvals {
 pub(crate) enum ApprovalGate {
     /// The call may run.
     Open,
-    /// The call requires the approval with this fingerprint, if it has one; and the live approval,
-    /// if one exists.
-    Closed(Option<Fingerprint>, Option<Box<Approval>>),
+    /// The call requires an approval.
+    Closed {
+        required: RequiredApproval,
+        /// Identifies the call; `None` without a store of approvals.
+        fingerprint: Option<Fingerprint>,
+        /// The live approval, if one exists.
+        found: Option<Box<Approval>>,
+    },
+}
+
+/// The approval that a call requires under the rules of one configuration.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct RequiredApproval {
+    scope: Scope,
+    quorum: NonZeroU32,
+    role: Option<String>,
 }
 
 impl ApprovalGate {
-    pub(crate) fn requires_approval(&self) -> bool {
-        matches!(self, Self::Closed(..))
+    /// The approval that the call requires, if it requires one.
+    pub(crate) fn required(&self) -> Option<&RequiredApproval> {
+        match self {
+            Self::Open => None,
+            Self::Closed { required, .. } => Some(required),
+        }
     }
 
     /// Whether the call that created the request took the token of the bucket.
     pub(crate) fn is_paid(&self) -> bool {
-        matches!(self, Self::Closed(_, Some(_)))
+        matches!(self, Self::Closed { found: Some(_), .. })
     }
 }
 
@@ -131,20 +149,15 @@ impl Approvals {
         entry: &Entry,
         input: &InputForms,
     ) -> Result<ApprovalGate, CallError> {
-        let tool = &entry.tool;
-        let (consent, tier) = (&entry.consent, tool.safety_tier);
-        let decided = approval::decide(tool.approval, consent, tier, input.sent());
-        if decided == ApprovalDecision::NotNeeded {
+        let Some(required) = self.required(entry, input.sent()) else {
             return Ok(ApprovalGate::Open);
-        }
+        };
         let Some(store) = &self.store else {
-            return Ok(ApprovalGate::Closed(None, None));
+            return Ok(ApprovalGate::Closed { required, fingerprint: None, found: None });
         };
         // The makers of the key are part of the call. A grant for a key created by the operator is
         // not valid for a key of the same principal created by an approver (I-65).
         let makers: BTreeSet<&str> = principal.hands().map(PrincipalId::as_str).collect();
-        let config = self.services.config();
-        let config = &config.approvals;
         let parts = [
             b"toolcrib call 5".to_vec(),
             principal.tenant.as_str().into(),
@@ -154,16 +167,31 @@ impl Approvals {
             digest(entry.digest),
             digest(entry.program),
             // A grant under other rules is not valid under these.
-            config.required_scope(consent).as_str().into(),
-            config.required_quorum(consent).get().to_be_bytes().into(),
-            consent.role.as_deref().unwrap_or_default().into(),
+            required.scope.as_str().into(),
+            required.quorum.get().to_be_bytes().into(),
+            required.role.as_deref().unwrap_or_default().into(),
             input.exact().to_vec(),
         ];
         let fingerprint = store.fingerprint(parts.into()).await.map_err(unavailable)?;
         let live = store.live(&principal.tenant, &fingerprint).await;
         let live = live.map_err(unavailable)?;
-        let grant = live.filter(|approval| approval.is_open(self.services.now())).map(Box::new);
-        Ok(ApprovalGate::Closed(Some(fingerprint), grant))
+        let found = live.filter(|approval| approval.is_open(self.services.now())).map(Box::new);
+        Ok(ApprovalGate::Closed { required, fingerprint: Some(fingerprint), found })
+    }
+
+    /// The approval that a call of `entry` with `input` requires; `None` if it requires none.
+    pub(crate) fn required(&self, entry: &Entry, input: &CallInput) -> Option<RequiredApproval> {
+        let (tool, consent) = (&entry.tool, &entry.consent);
+        let decided = approval::decide(tool.approval, consent, tool.safety_tier, input);
+        if decided == ApprovalDecision::NotNeeded {
+            return None;
+        }
+        let config = self.services.config();
+        Some(RequiredApproval {
+            scope: config.approvals.required_scope(consent).clone(),
+            quorum: config.approvals.required_quorum(consent),
+            role: consent.role.clone(),
+        })
     }
 
     pub(crate) async fn pending(&self) -> Result<u64, StoreError> {

@@ -382,13 +382,13 @@ impl Connections {
         MANAGE.is_held_by(caller) || shared().entries().iter().any(|it| it.source == *source)
     }
 
-    /// The number of tools of `source` that `caller` sees.
-    /// The tools of a source that `caller` is offered.
-    fn tools_of(&self, caller: &Principal, source: &SourceId) -> Vec<String> {
+    /// The number of tools of a source that `caller` is offered, and the names of the first ones.
+    fn tools_of(&self, caller: &Principal, source: &SourceId) -> (usize, Vec<String>) {
         let snapshot = self.snapshots.load();
         let view = snapshot.view(caller);
         let entries = view.entries().iter().filter(|entry| entry.source == *source);
-        entries.map(|entry| entry.names.wire.clone()).collect()
+        let names = entries.clone().take(MAX_NAMED).map(|entry| entry.names.wire.clone());
+        (entries.count(), names.collect())
     }
 
     /// The address of this server for browsers, without a `/` at its end.

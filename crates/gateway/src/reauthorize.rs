@@ -14,9 +14,9 @@ use crate::{
     snapshot::{Snapshot, Snapshots},
 };
 
-/// Authorizes a call of `entry` by `principal` in the current snapshot, and returns that snapshot:
-/// the caller is still known and may use the tool, and the tool is still the same. Keys and pins
-/// were confirmed by the store recently.
+/// Authorizes a call of `entry` by `principal` in the current snapshot, and returns that snapshot
+/// with its entry: the caller is still known, in its browser session if it has one, and may use the
+/// tool, and the tool is still the same. Keys and pins were confirmed by the store recently.
 ///
 /// # Errors
 /// Fails if the call must not run.
@@ -26,9 +26,8 @@ pub(crate) async fn reauthorize(
     principal: &Principal,
     entry: &Entry,
     context: CallContext<'_>,
-) -> Result<Arc<Snapshot>, CallError> {
-    // A call belongs to the credential, and survives a sign-out in the browser.
-    let credential = Arc::new(principal.without_session());
+) -> Result<(Arc<Snapshot>, Arc<Entry>), CallError> {
+    let credential = Arc::new(principal.clone());
     let renewed = authenticator.renew(&credential).await.map_err(|error| match error {
         AuthError::Unavailable => CallError::NotAccountable("checked again"),
         AuthError::Missing | AuthError::Invalid | AuthError::Ambiguous => CallError::NoSuchTool,
@@ -40,12 +39,12 @@ pub(crate) async fn reauthorize(
     let current = snapshot.catalog.by_id(&renewed.tenant, entry.id.as_str());
     let form = |entry: &Entry| (entry.digest, entry.program);
     let current = current.filter(|current| form(current) == form(entry));
-    let current = current.ok_or(CallError::NoSuchTool)?;
+    let current = Arc::clone(current.ok_or(CallError::NoSuchTool)?);
     let is_same = renewed.id == principal.id && renewed.tenant == principal.tenant;
     let decider = snapshot.decider_for(current.offer.kind(), &renewed);
     let decided = decider.authorize_call(renewed.subject(), current.resource(), context);
     match decided {
-        Ok(()) if is_same => Ok(snapshot),
+        Ok(()) if is_same => Ok((snapshot, current)),
         _ => Err(CallError::NoSuchTool),
     }
 }

@@ -335,7 +335,9 @@ impl SourceCredential {
                 && let Some(renewed) = credential.after(&denial, sent, &request.url).await?
                 && std::mem::take(&mut again)
             {
-                request.credential = Some(credential.present(Some(&renewed))?);
+                // The service may have taken its time to refuse, and so may the renewal.
+                call.check_again().await?;
+                request.credential = Some(credential.present_now(Some(&renewed)).await?);
                 resolved = Some(renewed);
                 continue;
             }

@@ -222,6 +222,7 @@ pub fn denied(
         | CredentialProblem::NotGranted
         | CredentialProblem::OtherKey
         | CredentialProblem::NoKey
+        | CredentialProblem::Replaced
         | CredentialProblem::OtherMakers
         | CredentialProblem::Unreadable => EgressReason::ProvenanceUnevaluable,
     };

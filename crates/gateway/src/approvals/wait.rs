@@ -10,6 +10,7 @@ use toolcrib_core::{
     approval::{Approval, ApprovalState, ApprovalStore, Fingerprint, OpenOutcome},
     authorize::CallContext,
     call::{CallError, PendingApproval},
+    catalog::Entry,
     id::CallId,
     principal::Principal,
 };
@@ -74,7 +75,7 @@ impl Approvals {
         input: SurfaceInput<'a>,
         parent: Option<&'a CallId>,
     ) -> Result<Option<PendingCall<'a>>, CallError> {
-        let ApprovalGate::Closed(fingerprint, found) = gate else { return Ok(None) };
+        let ApprovalGate::Closed { fingerprint, found, .. } = gate else { return Ok(None) };
         let Some((store, fingerprint)) = self.store.as_deref().zip(fingerprint) else {
             let tool = call.entry.id.clone();
             return Err(CallError::ApprovalRequired { tool, pending: None });
@@ -210,32 +211,36 @@ impl PendingCall<'_> {
 
     /// Authorizes the call after a wait: the rules must still require this approval, or none.
     async fn authorize_again(&self, call: &CallIdentity) -> Result<Arc<Snapshot>, CallError> {
-        let snapshot = self.reauthorize(call).await?;
-        if !self.is_under(&snapshot, call).await? {
+        let (snapshot, current) = self.reauthorize(call).await?;
+        if !self.is_under(&current).await? {
             let tool = call.entry.id.clone();
             return Err(CallError::ApprovalRequired { tool, pending: None });
         }
         Ok(snapshot)
     }
 
-    /// Authorizes the call again in the current snapshot after a wait, and returns the snapshot.
+    /// Authorizes the call again in the current snapshot after a wait, and returns the snapshot and
+    /// its entry.
     /// Only here does a request load a second snapshot (I-23).
-    async fn reauthorize(&self, call: &CallIdentity) -> Result<Arc<Snapshot>, CallError> {
+    async fn reauthorize(
+        &self,
+        call: &CallIdentity,
+    ) -> Result<(Arc<Snapshot>, Arc<Entry>), CallError> {
         let Approvals { authenticator, snapshots, .. } = self.approvals;
         let SurfaceInput { surface, input } = self.input;
         let context = CallContext { surface, input: input.sent() };
         reauthorize(authenticator, snapshots, self.principal, &call.entry, context).await
     }
 
-    /// Whether the rules in `snapshot` still require this very approval, or no approval: with the
-    /// same scope, role and quorum.
-    async fn is_under(&self, snapshot: &Snapshot, call: &CallIdentity) -> Result<bool, CallError> {
-        let current = snapshot.catalog.by_id(&call.tenant, call.entry.id.as_str());
-        let Some(current) = current else { return Err(CallError::NoSuchTool) };
+    /// Whether the rules of `current` require this very approval, or no approval: with the same
+    /// scope, role and quorum.
+    async fn is_under(&self, current: &Entry) -> Result<bool, CallError> {
         let gate = self.approvals.gate(self.principal, current, self.input.input).await?;
         Ok(match gate {
             ApprovalGate::Open => true,
-            ApprovalGate::Closed(fingerprint, _) => fingerprint.as_ref() == Some(&self.fingerprint),
+            ApprovalGate::Closed { fingerprint, .. } => {
+                fingerprint.as_ref() == Some(&self.fingerprint)
+            }
         })
     }
 

@@ -6,9 +6,7 @@ use toolcrib_core::{
     source::SourceSpec,
 };
 
-use super::{
-    Connection, ConnectionError, ConnectionState, Connections, MANAGE, MAX_NAMED, host, of,
-};
+use super::{Connection, ConnectionError, ConnectionState, Connections, MANAGE, host, of};
 use crate::{authn::manage::moment, gateway::Gateway};
 
 impl Gateway {
@@ -100,10 +98,7 @@ impl Connections {
         let mut connection = self.shown(caller, host(spec), place, grant);
         let account = spec.account.as_ref().ok_or(ConnectionError::NotFound)?;
         if account.of == connection.of {
-            let mut tools = self.tools_of(caller, &spec.id);
-            connection.tools = tools.len();
-            tools.truncate(MAX_NAMED);
-            connection.tool_names = tools;
+            (connection.tools, connection.tool_names) = self.tools_of(caller, &spec.id);
         }
         Ok(connection)
     }

@@ -50,7 +50,7 @@ use super::{
 };
 use crate::{
     answer_time,
-    approvals::wait::SurfaceInput,
+    approvals::{RequiredApproval, wait::SurfaceInput},
     audit::{self, CallIdentity, MissedCall},
     ids::new_id,
     input_forms::{InputForms, SourceInput},
@@ -123,8 +123,8 @@ struct AdmittedCall {
     /// The quotas that count it; released unless the call starts.
     quota_charge: QuotaCharge,
     credential: Option<Arc<ResolvedCredential>>,
-    /// Whether it uses a grant.
-    is_granted: bool,
+    /// The approval whose grant it uses.
+    approved: Option<RequiredApproval>,
     cancellation: CancellationToken,
 }
 
@@ -272,8 +272,8 @@ impl Pipeline {
         let caller = Caller { principal, call, cancellation: &cancellation };
         let mut credential = self.credential(caller, &target).await?;
         // 6. approve; a call over its quota requests no approval, and a waiting call is not counted
-        let is_granted = gate.requires_approval();
-        let quota_charge = match is_granted {
+        let approved = gate.required().cloned();
+        let quota_charge = match approved.is_some() {
             false => Some(self.count(&target, Enforcement::Refuse).await?),
             true => {
                 target.check_reachable()?;
@@ -296,7 +296,7 @@ impl Pipeline {
             // The grant is spent, so the call is counted even over the quota.
             None => self.count(&target, Enforcement::CountOnly).await?,
         };
-        Ok(AdmittedCall { target, quota_charge, credential, is_granted, cancellation })
+        Ok(AdmittedCall { target, quota_charge, credential, approved, cancellation })
     }
 
     /// Steps 7 to 10: record, run, record, respond.
@@ -307,16 +307,18 @@ impl Pipeline {
         identity: CallIdentity,
         call: Call,
     ) -> Execution {
-        let AdmittedCall { target, quota_charge, credential, is_granted, cancellation } = admitted;
+        let AdmittedCall { target, quota_charge, credential, approved, cancellation } = admitted;
         let authorized_at = call.began.saturating_add(call.waited.load(Ordering::Relaxed));
         let Call { input, surface, progress, charge, guard, step, span, .. } = call;
         let attempt_span = span.attempt(&target.entry);
         let SourceInput { arguments, caller, mut meta } = input.into_source();
-        let context = trace_for_source(&attempt_span, &mut meta, is_granted);
+        let context = trace_for_source(&attempt_span, &mut meta, approved.is_some());
         let late = Arc::new(LateCheck {
             services: self.services.clone(),
             approvals: Arc::clone(&self.approvals),
             permit,
+            approved,
+            need: target.need.clone(),
             surface,
             authorized_at,
             refused: Mutex::default(),

@@ -106,6 +106,7 @@ fn lack(problem: CredentialProblem) -> Option<Lack> {
         | CredentialProblem::Unreadable
         | CredentialProblem::OtherKey
         | CredentialProblem::NoKey
+        | CredentialProblem::Replaced
         | CredentialProblem::OtherMakers
         | CredentialProblem::NotExchanged
         | CredentialProblem::NotGranted

@@ -1,6 +1,6 @@
 //! One idempotent call: authorized, claimed, run and stored.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
 use toolcrib_core::{
@@ -179,12 +179,12 @@ impl Pipeline {
 /// get the answers of that person, which can come from an account, nor give answers to them.
 fn table_text(principal: &Principal, key: ClientKey<'_>) -> String {
     let ClientKey { space, text } = key;
-    if principal.makers.is_empty() {
+    let hands: BTreeSet<&str> = principal.hands().map(PrincipalId::as_str).collect();
+    if hands.len() == 1 {
         return format!("{space}:{text}");
     }
-    let makers: Vec<&str> = principal.makers.iter().map(PrincipalId::as_str).collect();
-    let makers = Digest::of(makers.join("\n").as_bytes());
-    format!("{space}/made:{makers}:{text}")
+    let hands = Digest::of(Vec::from_iter(hands).join("\n").as_bytes());
+    format!("{space}/made:{hands}:{text}")
 }
 
 /// The digest of the tool and the exact input: two secrets are two calls, and so are two rounds.

@@ -2,7 +2,8 @@
 //! its turn at its source.
 //!
 //! Invariant (I-110): a call that starts later than [`MAX_READ_AGE`] after its authorization is
-//! authorized again.
+//! authorized again, under the rules of that moment: its tool may require another approval or
+//! credential by then.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,10 +15,15 @@ use toolcrib_core::{
     call::{CallError, CallInput, Invocation, Recheck, UpstreamError, UpstreamErrorKind},
     catalog::Permit,
     clock::MAX_READ_AGE,
+    credential::CredentialNeed,
 };
 
+use super::target;
 use crate::{
-    approvals::Approvals, background::Services, metrics::Surface, reauthorize::reauthorize,
+    approvals::{Approvals, RequiredApproval},
+    background::Services,
+    metrics::Surface,
+    reauthorize::reauthorize,
 };
 
 /// What a late call needs to be authorized again.
@@ -25,6 +31,10 @@ pub(super) struct LateCheck {
     pub(super) services: Services,
     pub(super) approvals: Arc<Approvals>,
     pub(super) permit: Permit,
+    /// The approval whose grant it has used.
+    pub(super) approved: Option<RequiredApproval>,
+    /// The credential with which it is sent.
+    pub(super) need: CredentialNeed,
     pub(super) surface: Surface,
     /// The time of its authorization, in monotonic nanoseconds.
     pub(super) authorized_at: u64,
@@ -36,7 +46,8 @@ pub(super) struct LateCheck {
 
 impl LateCheck {
     /// Checks a call that starts after the confirmation of its caller has expired: the caller may
-    /// still make it, and no other server has closed it as a call of a dead process (I-111).
+    /// still make it under the same rules, and no other server has closed it as a call of a dead
+    /// process (I-111).
     pub(super) async fn check_start(&self, invocation: &Invocation) -> Result<(), CallError> {
         let since = self.services.clock.monotonic_nanos().saturating_sub(self.authorized_at);
         if Duration::from_nanos(since) <= MAX_READ_AGE {
@@ -50,7 +61,18 @@ impl LateCheck {
         let context = CallContext { surface: self.surface.as_str(), input: &input };
         let Approvals { authenticator, snapshots, .. } = &*self.approvals;
         let (principal, entry) = (self.permit.principal(), self.permit.entry());
-        reauthorize(authenticator, snapshots, principal, entry, context).await?;
+        let renewed = reauthorize(authenticator, snapshots, principal, entry, context).await?;
+        let (snapshot, current) = renewed;
+        let required = self.approvals.required(&current, &input);
+        if required.is_some() && required != self.approved {
+            let tool = entry.id.clone();
+            return Err(CallError::ApprovalRequired { tool, pending: None });
+        }
+        if target::need(&snapshot, &current) != self.need {
+            let detail = "not sent: the source uses another credential by now";
+            let error = UpstreamError::new(UpstreamErrorKind::Changed, detail);
+            return Err(CallError::Upstream(error));
+        }
         match self.services.storage.is_alive().await {
             Ok(true) => Ok(()),
             Ok(false) => Err(CallError::NotAccountable("recorded")),

@@ -41,8 +41,7 @@ impl Target {
     pub(crate) fn new(snapshot: Arc<Snapshot>, principal: &Principal, entry: Arc<Entry>) -> Self {
         let source = snapshot.sources.get(&entry.source).map(Arc::clone);
         let breaker = snapshot.breakers.get(&entry.source).map(Arc::clone);
-        let need = source.as_deref().map(|source| source.credential_for(&entry));
-        let need = need.unwrap_or_default();
+        let need = need(&snapshot, &entry);
         let quotas = quotas_of(&snapshot.gate, principal, &entry);
         Self { snapshot, entry, source, breaker, need, quotas }
     }
@@ -70,4 +69,10 @@ impl Target {
         let is_workflow = self.entry.tool.source.traits().is_in_gateway;
         self.snapshot.workflows.get(&self.entry).filter(|_| is_workflow).cloned()
     }
+}
+
+/// The credential that the source of `entry` needs for a call.
+pub(super) fn need(snapshot: &Snapshot, entry: &Entry) -> CredentialNeed {
+    let source = snapshot.sources.get(&entry.source);
+    source.map(|source| source.credential_for(entry)).unwrap_or_default()
 }

@@ -230,11 +230,11 @@ impl Grants {
         let store = self.hub.store.as_ref().ok_or(CredentialProblem::NotConnected)?;
         // An account that cannot be read may have been removed.
         let found = store.recent(place, ReadStart::now(&*self.hub.clock)).await;
-        let found = found.ok().flatten().filter(|found| found.0.id == *id);
-        match found.map(|found| found.0.terms.state) {
-            Some(GrantState::Active) => Ok(()),
-            Some(GrantState::NeedsConsent) => Err(CredentialProblem::NeedsConsent),
-            None => Err(CredentialProblem::NotConnected),
+        let found = found.ok().flatten().ok_or(CredentialProblem::NotConnected)?;
+        match found.0.terms.state {
+            _ if found.0.id != *id => Err(CredentialProblem::Replaced),
+            GrantState::Active => Ok(()),
+            GrantState::NeedsConsent => Err(CredentialProblem::NeedsConsent),
         }
     }
 

@@ -385,11 +385,14 @@ async fn a_key_of_other_makers_does_not_use_the_account() {
 #[tokio::test]
 async fn a_key_of_other_makers_gets_no_stored_answer() {
     let gw = notes("principal").start().await;
-    let ann = gw.principal("ann", ["notes:read"]).await;
+    let ann = gw.principal("ann", ["notes:read", "keys:manage"]).await;
     let eve = gw.principal("eve", ["keys:manage", "keys:impersonate", "notes:read"]).await;
-    let body = json!({ "name": "n", "principal": "ann", "scopes": ["notes:read"] });
-    let made = eve.post("/v1/keys", body).await.json();
-    let foreign = gw.bearer(made["key"].as_str().unwrap());
+    let made = async |maker: &Actor| {
+        let body = json!({ "name": "n", "principal": "ann", "scopes": ["notes:read"] });
+        let made = maker.post("/v1/keys", body).await.json();
+        gw.bearer(made["key"].as_str().unwrap())
+    };
+    let (foreign, second) = (made(&eve).await, made(&ann).await);
     connect(&ann, json!({ "source": "notes" })).await;
     let send = async |caller: &Actor| {
         let body = json!({ "request": { "tool_id": "notes.read", "call_id": "once" } });
@@ -400,7 +403,9 @@ async fn a_key_of_other_makers_gets_no_stored_answer() {
     let refused = send(&foreign).await;
     assert_eq!(refused["success"], false, "{refused}");
     assert!(refused.to_string().contains("connected with another key"), "{refused}");
-    assert_eq!(send(&ann).await, first, "the answer is stored");
+    for own in [&ann, &second] {
+        assert_eq!(send(own).await, first, "the answer is stored");
+    }
 }
 
 /// Each tab has its own cookie, and a refused end is recorded without its secrets.

@@ -11,7 +11,7 @@ const HEADER: &str = "toolcrib-session";
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// A page that is signed in.
-struct Page {
+pub(crate) struct Page {
     id: String,
     /// `NAME=VALUE`.
     cookie: String,
@@ -22,7 +22,7 @@ struct Page {
 }
 
 impl Page {
-    async fn start(gw: &TestGateway, caller: &Actor) -> Self {
+    pub(crate) async fn start(gw: &TestGateway, caller: &Actor) -> Self {
         Self::of(gw, caller.with("origin", &gw.url).post("/v1/sessions", json!({})).await)
     }
 
@@ -35,7 +35,7 @@ impl Page {
     }
 
     /// The page as a caller.
-    fn actor(&self) -> Actor {
+    pub(crate) fn actor(&self) -> Actor {
         self.cookie_alone().with(HEADER, &self.secret)
     }
 
