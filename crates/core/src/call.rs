@@ -241,7 +241,8 @@ impl UpstreamErrorKind {
 
     /// Whether a retry can help and cannot repeat an effect.
     pub fn retryable(self) -> bool {
-        matches!(self, Self::Unavailable | Self::Changed)
+        let is_replaced = self == Self::Credential(CredentialProblem::Replaced);
+        is_replaced || matches!(self, Self::Unavailable | Self::Changed)
     }
 }
 

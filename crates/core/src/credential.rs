@@ -162,8 +162,8 @@ pub enum CredentialProblem {
     /// The account's tokens lack a scope that this call needs, and a consent did not give it.
     #[error("the account that is connected to this tool's source was not granted what it needs")]
     NotGranted,
-    /// Another account was connected while the call waited to be sent.
-    #[error("another account was connected while the call waited; call the tool again")]
+    /// An account was connected anew while the call waited to be sent.
+    #[error("the account was replaced while the call waited; call the tool again")]
     Replaced,
     /// Other principals created the key of the call than the key with which the account was
     /// connected.

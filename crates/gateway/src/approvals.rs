@@ -96,6 +96,13 @@ pub(crate) struct RequiredApproval {
     role: Option<String>,
 }
 
+/// A grant that a call has used.
+pub(crate) struct UsedGrant {
+    /// What the call required then.
+    pub(crate) required: RequiredApproval,
+    pub(crate) approval: Approval,
+}
+
 impl ApprovalGate {
     /// The approval that the call requires, if it requires one.
     pub(crate) fn required(&self) -> Option<&RequiredApproval> {
@@ -179,8 +186,28 @@ impl Approvals {
         Ok(ApprovalGate::Closed { required, fingerprint: Some(fingerprint), found })
     }
 
+    /// Whether a call of `entry` with `input` may still be sent: it requires no approval, or `used` is
+    /// a grant under these rules whose approvers could give it again now.
+    ///
+    /// # Errors
+    /// [`CallError::NotAccountable`] if this is unknown.
+    pub(crate) fn permits(
+        &self,
+        entry: &Entry,
+        input: &CallInput,
+        used: Option<&UsedGrant>,
+    ) -> Result<bool, CallError> {
+        match (self.required(entry, input), used) {
+            (None, _) => Ok(true),
+            (Some(required), Some(used)) if required == used.required => {
+                self.is_upheld(&used.approval)
+            }
+            (Some(_), _) => Ok(false),
+        }
+    }
+
     /// The approval that a call of `entry` with `input` requires; `None` if it requires none.
-    pub(crate) fn required(&self, entry: &Entry, input: &CallInput) -> Option<RequiredApproval> {
+    fn required(&self, entry: &Entry, input: &CallInput) -> Option<RequiredApproval> {
         let (tool, consent) = (&entry.tool, &entry.consent);
         let decided = approval::decide(tool.approval, consent, tool.safety_tier, input);
         if decided == ApprovalDecision::NotNeeded {

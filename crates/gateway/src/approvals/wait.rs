@@ -159,8 +159,8 @@ impl PendingCall<'_> {
         Err(CallError::ApprovalRequired { tool: call.entry.id.clone(), pending: None })
     }
 
-    /// Uses a grant for this call, which then runs at most once. Returns `false` if another call
-    /// has used it. The cause of the call becomes the event that approved it.
+    /// Uses a grant for this call, which then runs at most once, and returns it; `None` if another
+    /// call has used it. The cause of the call becomes the event that approved it.
     ///
     /// # Errors
     /// The store does not respond, or the call is over its limits.
@@ -168,20 +168,20 @@ impl PendingCall<'_> {
         &mut self,
         grant: UsableGrant,
         call: &mut CallIdentity,
-    ) -> Result<bool, CallError> {
+    ) -> Result<Option<Approval>, CallError> {
         let UsableGrant { mut approval, .. } = grant;
         let cause = approval.outcome_id.clone();
         let spent = approval.spend(&call.call, self.approvals.services.now())
-            && self.store.change(approval, Vec::new()).await.map_err(unavailable)?;
+            && self.store.change(approval.clone(), Vec::new()).await.map_err(unavailable)?;
         if !spent {
             self.pay(call).await?;
-            return Ok(false);
+            return Ok(None);
         }
         self.approvals.announce();
         if let Some(cause) = cause {
             call.cause.get_or_insert(cause);
         }
-        Ok(true)
+        Ok(Some(approval))
     }
 
     /// Lets the limits count the call: the grant that was counted with its request is gone.

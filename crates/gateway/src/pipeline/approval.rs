@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use toolcrib_core::call::CallError;
+use toolcrib_core::{approval::Approval, call::CallError};
 
 use super::{
     Pipeline,
@@ -14,14 +14,15 @@ use super::{
 use crate::{approvals::wait::PendingCall, audit::CallIdentity};
 
 impl Pipeline {
-    /// Step 6: waits for a grant, and uses it. Returns the call as it can be sent after the wait.
+    /// Step 6: waits for a grant, and uses it. Returns the call as it can be sent after the wait, and
+    /// the grant.
     pub(super) async fn approve(
         &self,
         caller: Caller<'_>,
         mut sendable: SendableCall,
         identity: &mut CallIdentity,
         mut pending: PendingCall<'_>,
-    ) -> Result<SendableCall, CallError> {
+    ) -> Result<(SendableCall, Approval), CallError> {
         let Caller { principal, call, cancellation } = caller;
         let clock = &self.services.clock;
         loop {
@@ -36,8 +37,8 @@ impl Pipeline {
                 target.check_reachable()?;
                 sendable = SendableCall { target, credential };
             }
-            if pending.spend(grant, identity).await? {
-                return Ok(sendable);
+            if let Some(used) = pending.spend(grant, identity).await? {
+                return Ok((sendable, used));
             }
         }
     }

@@ -50,7 +50,7 @@ use super::{
 };
 use crate::{
     answer_time,
-    approvals::{RequiredApproval, wait::SurfaceInput},
+    approvals::{UsedGrant, wait::SurfaceInput},
     audit::{self, CallIdentity, MissedCall},
     ids::new_id,
     input_forms::{InputForms, SourceInput},
@@ -123,8 +123,8 @@ struct AdmittedCall {
     /// The quotas that count it; released unless the call starts.
     quota_charge: QuotaCharge,
     credential: Option<Arc<ResolvedCredential>>,
-    /// The approval whose grant it uses.
-    approved: Option<RequiredApproval>,
+    /// The grant that it has used.
+    grant: Option<UsedGrant>,
     cancellation: CancellationToken,
 }
 
@@ -272,8 +272,8 @@ impl Pipeline {
         let caller = Caller { principal, call, cancellation: &cancellation };
         let mut credential = self.credential(caller, &target).await?;
         // 6. approve; a call over its quota requests no approval, and a waiting call is not counted
-        let approved = gate.required().cloned();
-        let quota_charge = match approved.is_some() {
+        let required = gate.required().cloned();
+        let quota_charge = match required.is_some() {
             false => Some(self.count(&target, Enforcement::Refuse).await?),
             true => {
                 target.check_reachable()?;
@@ -286,17 +286,21 @@ impl Pipeline {
         }
         let parent = call.step.as_ref().map(|step| &step.parent);
         let input = SurfaceInput { surface: call.surface.as_str(), input: &call.input };
-        if let Some(pending) = self.approvals.begin(identity, principal, gate, input, parent)? {
+        let pending = self.approvals.begin(identity, principal, gate, input, parent)?;
+        let mut grant = None;
+        if let (Some(pending), Some(required)) = (pending, required) {
             let sendable = SendableCall { target, credential };
             let approving = self.approve(caller, sendable, identity, pending);
-            SendableCall { target, credential } = Box::pin(approving).await?;
+            let approval;
+            (SendableCall { target, credential }, approval) = Box::pin(approving).await?;
+            grant = Some(UsedGrant { required, approval });
         }
         let quota_charge = match quota_charge {
             Some(quota_charge) => quota_charge,
             // The grant is spent, so the call is counted even over the quota.
             None => self.count(&target, Enforcement::CountOnly).await?,
         };
-        Ok(AdmittedCall { target, quota_charge, credential, approved, cancellation })
+        Ok(AdmittedCall { target, quota_charge, credential, grant, cancellation })
     }
 
     /// Steps 7 to 10: record, run, record, respond.
@@ -307,17 +311,17 @@ impl Pipeline {
         identity: CallIdentity,
         call: Call,
     ) -> Execution {
-        let AdmittedCall { target, quota_charge, credential, approved, cancellation } = admitted;
+        let AdmittedCall { target, quota_charge, credential, grant, cancellation } = admitted;
         let authorized_at = call.began.saturating_add(call.waited.load(Ordering::Relaxed));
         let Call { input, surface, progress, charge, guard, step, span, .. } = call;
         let attempt_span = span.attempt(&target.entry);
         let SourceInput { arguments, caller, mut meta } = input.into_source();
-        let context = trace_for_source(&attempt_span, &mut meta, approved.is_some());
+        let context = trace_for_source(&attempt_span, &mut meta, grant.is_some());
         let late = Arc::new(LateCheck {
             services: self.services.clone(),
             approvals: Arc::clone(&self.approvals),
             permit,
-            approved,
+            grant,
             need: target.need.clone(),
             surface,
             authorized_at,

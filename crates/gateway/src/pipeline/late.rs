@@ -20,7 +20,7 @@ use toolcrib_core::{
 
 use super::target;
 use crate::{
-    approvals::{Approvals, RequiredApproval},
+    approvals::{Approvals, UsedGrant},
     background::Services,
     metrics::Surface,
     reauthorize::reauthorize,
@@ -31,8 +31,8 @@ pub(super) struct LateCheck {
     pub(super) services: Services,
     pub(super) approvals: Arc<Approvals>,
     pub(super) permit: Permit,
-    /// The approval whose grant it has used.
-    pub(super) approved: Option<RequiredApproval>,
+    /// The grant that it has used.
+    pub(super) grant: Option<UsedGrant>,
     /// The credential with which it is sent.
     pub(super) need: CredentialNeed,
     pub(super) surface: Surface,
@@ -63,8 +63,7 @@ impl LateCheck {
         let (principal, entry) = (self.permit.principal(), self.permit.entry());
         let renewed = reauthorize(authenticator, snapshots, principal, entry, context).await?;
         let (snapshot, current) = renewed;
-        let required = self.approvals.required(&current, &input);
-        if required.is_some() && required != self.approved {
+        if !self.approvals.permits(&current, &input, self.grant.as_ref())? {
             let tool = entry.id.clone();
             return Err(CallError::ApprovalRequired { tool, pending: None });
         }

@@ -46,7 +46,6 @@ async fn a_call_without_its_credential_requests_no_approval() {
         (CredentialProblem::OtherKey, "credential_forbidden"),
         (CredentialProblem::NoKey, "credential_forbidden"),
         (CredentialProblem::OtherMakers, "credential_forbidden"),
-        (CredentialProblem::Replaced, "credential_forbidden"),
         (CredentialProblem::AuthExpired, "connector_auth_expired"),
     ] {
         let rig = rig(&["keyed"], ASKS).await;

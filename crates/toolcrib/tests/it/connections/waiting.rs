@@ -125,8 +125,8 @@ impl Stage {
         self.gw.advance(Duration::from_secs(3)).await;
     }
 
-    /// Grants the call of `caller`.
-    async fn approve(&self, caller: &Actor) {
+    /// Grants the call of `caller` as a new principal, and returns it.
+    async fn approve(&self, caller: &Actor) -> Actor {
         let asked = call(caller).await;
         assert_eq!(asked.status, 403, "{}", asked.text());
         let id = asked.json()["details"]["approvalId"].as_str().unwrap().to_owned();
@@ -134,6 +134,7 @@ impl Stage {
         let path = format!("/v1/approvals/{id}");
         let granted = eve.post(&path, json!({ "verdict": "grant" })).await;
         assert_eq!(granted.status, 200, "{}", granted.text());
+        eve
     }
 
     /// Waits until this many calls run or wait at the source.
@@ -175,7 +176,7 @@ async fn a_call_that_waits_does_not_use_a_replaced_account() {
         let stage = Stage::start(has_sessions).await;
         let refused = stage.waited(async || stage.connect(&stage.ann, "carl", false).await).await;
         let text = refused.text();
-        assert!(text.contains("another account was connected while the call waited"), "{text}");
+        assert!(text.contains("the account was replaced while the call waited"), "{text}");
         assert!(!text.contains("#/connect/"), "{text}");
         let next = call(&stage.ann).await;
         assert!(next.status == 200 && next.text().contains("carl"), "{}", next.text());
@@ -256,18 +257,20 @@ async fn a_call_that_waits_runs_under_the_rules_of_a_reload() {
     let (reply, sent) = stage.waited_for(&stage.ann, same).await;
     assert_eq!((reply.status, sent.len()), (200, 2), "{}", reply.text());
 
-    // A grant holds under the rules under which it was given.
-    for (text, status) in [(&*always, 200), (&by_two, 403)] {
+    // A grant holds under the rules under which it was given, while its approver could give it.
+    for (text, is_revoked, status) in
+        [(&*always, false, 200), (&by_two, false, 403), (&*always, true, 403)]
+    {
         let mut stage = Stage::start(false).await;
         stage.config = stage.config.replace(rule, &always);
         stage.gw.replace(&stage.config).await;
-        for caller in [&stage.ann, &stage.bob] {
-            stage.approve(caller).await;
-        }
-        let config = stage.config.clone();
+        stage.approve(&stage.bob).await;
+        let approver = stage.approve(&stage.ann).await;
         let change = async || {
-            stage.gw.replace(&config.replace(&always, text)).await;
-            stage.gw.advance(Duration::from_secs(3)).await;
+            if is_revoked {
+                stage.gw.revoke(&approver).await;
+            }
+            stage.reload(&always, text).await;
         };
         let (reply, _) = stage.waited_for(&stage.ann, change).await;
         assert_eq!(reply.status, status, "{}", reply.text());
