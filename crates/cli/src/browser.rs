@@ -18,6 +18,9 @@ pub(crate) fn open(address: &str) -> bool {
     let mut command = std::process::Command::new(program);
     command.args(arguments).arg(url.as_str());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // A terminal that closes, or Ctrl-C, ends the processes of its own group only.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
     command.spawn().is_ok()
 }
 
