@@ -13,6 +13,8 @@ pub(crate) enum MeasuredServer {
     Upstream,
     Proxy,
     Strict,
+    /// With a log that is synced before a call starts, and after its answer.
+    Opening,
     Relaxed,
     /// With one more source, and the strict or the relaxed log.
     Source(SourceKind, Durability),
@@ -93,6 +95,7 @@ impl fmt::Display for MeasuredServer {
             Self::Upstream => "MCP server directly",
             Self::Proxy => "bare reverse proxy",
             Self::Strict => "toolcrib",
+            Self::Opening => "toolcrib, opening log",
             Self::Relaxed => "toolcrib, relaxed log",
             Self::Source(kind, durability) => {
                 return write!(f, "toolcrib{}, and {kind}", durability.suffix());

@@ -20,6 +20,7 @@ use crate::subject::{Lists, SourceKind, Subject, direct, direct_service};
 use crate::terminal::say;
 
 /// Rows with a separate server.
+const OPENING_ROW: &str = "MCP tools/call, opening log";
 const PACK_ROW: &str = "MCP tools/call of a pack";
 const ACCOUNT_ROW: &str = "MCP tools/call with the caller's account, against a header";
 const CROWD_ROW: &str = "GET /v1/tools, each of 10 000 keys";
@@ -69,6 +70,13 @@ impl Bench {
         bench.add_lists(&strict, &lists, &limits).await;
         bench.add_calls(&strict, &relaxed, &lists, &limits).await;
         bench.add_sources(program, options, &limits, folder).await?;
+        if options.selects(OPENING_ROW) {
+            let opening =
+                Subject::start(program, "opening", limits.upstream.address, folder).await?;
+            let (shot, limit) = (Ok(opening.mcp_call()), limits.proxied_call());
+            bench.add(OPENING_ROW, MeasuredServer::Opening, shot, limit, 0.0);
+            bench.subjects.insert(MeasuredServer::Opening, opening);
+        }
         if options.selects(PACK_ROW) {
             // The cost of a WebAssembly instance, compared with a request to a server.
             let limit = (MeasuredServer::Relaxed, relaxed.mcp_call());

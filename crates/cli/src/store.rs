@@ -29,6 +29,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 pub(crate) async fn open(config: &Config, options: Options) -> anyhow::Result<Arc<dyn Storage>> {
     let durability = match config.record.durability {
         Durability::Strict => toolcrib_store::Durability::Strict,
+        Durability::Opening => toolcrib_store::Durability::Opening,
         Durability::Relaxed => toolcrib_store::Durability::Relaxed,
     };
     let password = match options.password {

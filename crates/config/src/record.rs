@@ -25,8 +25,9 @@ use super::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Record {
-    /// `strict`: a call starts after its event is on disk. `relaxed`: after the operating system
-    /// has it, so it survives a crash of the process but not of the machine.
+    /// `strict`: an event is on disk before its call starts, or its caller has the answer.
+    /// `opening`: only before the call starts; a power failure may lose the last results.
+    /// `relaxed`: events are with the operating system, and survive a crash of the process only.
     durability: Durability,
     /// Number of a tenant's events after which its log is signed.
     checkpoint_every: NonZeroU64,
@@ -152,6 +153,9 @@ pub struct ForwardConfig {
 pub enum Durability {
     /// On disk: survives power loss.
     Strict,
+    /// As strict before a call starts. Its result is passed to the operating system before the
+    /// answer, and is on disk soon after.
+    Opening,
     /// Passed to the operating system: survives a crash of the process, not of the machine.
     Relaxed,
 }

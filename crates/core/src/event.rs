@@ -78,6 +78,15 @@ pub struct NewEvent {
     pub causation_id: Option<EventId>,
 }
 
+impl NewEvent {
+    /// Whether it only completes the record of a call whose opening event is stored: the return of
+    /// the call, or a decision about its destination.
+    pub fn completes_call(&self) -> bool {
+        matches!(self.body, EventBody::ToolReturned(_) | EventBody::EgressDecided(_))
+            && self.causation_id.is_some()
+    }
+}
+
 /// Defines [`EventBody`] from its types: `Payload = "name on the wire"`. A variant has the name of
 /// its payload.
 macro_rules! event_types {

@@ -1,6 +1,6 @@
 //! Principals: authenticated callers.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -63,6 +63,11 @@ impl Principal {
     /// Every principal that could be acting: itself, and the creators of its key.
     pub fn hands(&self) -> impl Iterator<Item = &PrincipalId> {
         hands(&self.id, &self.makers)
+    }
+
+    /// The names of [`hands`](Self::hands), each once.
+    pub fn hand_names(&self) -> BTreeSet<&str> {
+        self.hands().map(PrincipalId::as_str).collect()
     }
 }
 

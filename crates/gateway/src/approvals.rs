@@ -29,7 +29,7 @@ mod render;
 pub(crate) mod wait;
 mod webhook;
 
-use std::{collections::BTreeSet, num::NonZeroU32, sync::Arc};
+use std::{num::NonZeroU32, sync::Arc};
 
 use tokio::sync::watch;
 use toolcrib_core::{
@@ -38,7 +38,7 @@ use toolcrib_core::{
     canonical::Digest,
     catalog::Entry,
     event::{EventBody, NewEvent},
-    id::{ApprovalId, PrincipalId},
+    id::ApprovalId,
     principal::Principal,
     scope::Scope,
     store::StoreError,
@@ -164,7 +164,7 @@ impl Approvals {
         };
         // The makers of the key are part of the call. A grant for a key created by the operator is
         // not valid for a key of the same principal created by an approver (I-65).
-        let makers: BTreeSet<&str> = principal.hands().map(PrincipalId::as_str).collect();
+        let makers = principal.hand_names();
         let parts = [
             b"toolcrib call 5".to_vec(),
             principal.tenant.as_str().into(),

@@ -106,6 +106,11 @@ impl<T> Queue<T> {
         }
     }
 
+    /// Whether no item waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).items.is_empty()
+    }
+
     /// Closes the queue and wakes the consumer.
     pub(crate) fn close(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).closed = true;

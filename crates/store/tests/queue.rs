@@ -48,7 +48,10 @@ fn hand_over(patience: Option<Duration>) -> (Vec<Vec<usize>>, Vec<(usize, usize)
                 taken.extend(batch);
             }
             TakeOutcome::Idle => {}
-            TakeOutcome::Closed => break,
+            TakeOutcome::Closed => {
+                assert!(queue.is_empty());
+                break;
+            }
         }
     }
     (producers.into_iter().map(|producer| producer.join().unwrap()).collect(), taken)

@@ -262,13 +262,14 @@ impl PostgresServer {
     }
 
     fn run(&self, program: &str, arguments: &[&str]) {
-        let output = File::create(self.folder.join(format!("{program}.{}", std::process::id())));
-        let output = output.unwrap();
+        let place = self.folder.join(format!("{program}.{}", std::process::id()));
+        let output = File::create(&place).unwrap();
         let mut command = self.command(program);
         // Not a pipe: the server would hold it open.
         command.args(arguments).stdout(output.try_clone().unwrap()).stderr(output);
         let ended = command.status().unwrap();
-        assert!(ended.success(), "{program} failed ({ended}); see {}", self.shown());
+        let said = || fs::read_to_string(&place).unwrap_or_default();
+        assert!(ended.success(), "{program} failed ({ended}): {}", said());
     }
 
     fn command(&self, program: &str) -> Command {

@@ -11,8 +11,7 @@ use crate::support::{
 };
 
 fn configure(dir: &Path, service: &OAuthServer) {
-    write_seal_key(dir);
-    let store = "[store]\nseal_key = { file = \"seal.key\" }";
+    let store = write_seal_key(dir);
     write_config(dir, &with_accounts(store, &service.url("/mcp")));
 }
 

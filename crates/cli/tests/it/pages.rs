@@ -9,6 +9,7 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsString,
     fs::{self, File},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
@@ -101,6 +102,11 @@ struct Step {
     text: String,
     code: i32,
     output: Vec<String>,
+}
+
+/// The value of `PATH` with the program under test.
+fn with_program() -> OsString {
+    search_path(Path::new(PROGRAM).parent().unwrap())
 }
 
 fn tree() -> PathBuf {
@@ -227,7 +233,7 @@ impl Session {
         }
         let mut child = command
             .env("SESSION", root)
-            .env("PATH", search_path(Path::new(PROGRAM).parent().unwrap()))
+            .env("PATH", with_program())
             .env("COLUMNS", "200")
             .process_group(0)
             .spawn()
@@ -253,8 +259,7 @@ impl Session {
     fn serve(&mut self, arguments: &str) -> String {
         let mut command = toolcrib(&self.folder.path().join("page"));
         command.arg("serve").args(arguments.split_whitespace()).args(["--listen", "127.0.0.1:0"]);
-        let mut server =
-            Server::of(command.env("PATH", search_path(Path::new(PROGRAM).parent().unwrap())));
+        let mut server = Server::of(command.env("PATH", with_program()));
         // A reader types the next command later than the sources are read.
         let typed = Instant::now() + TYPING;
         while Instant::now() < typed && !server.process.stderr().contains("catalog refreshed") {

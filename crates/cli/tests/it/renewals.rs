@@ -78,8 +78,7 @@ async fn two_servers_never_send_one_refresh_token_twice() {
 async fn a_kill_before_a_token_is_stored_costs_at_most_a_consent() {
     let service = OAuthServer::start(OAuthBehaviour::default());
     let dir = dir();
-    write_seal_key(dir.path());
-    let store = "[store]\nseal_key = { file = \"seal.key\" }";
+    let store = write_seal_key(dir.path());
     write_config(dir.path(), &with_accounts(store, &service.url("/mcp")));
     let [ann, ben] =
         ["ann", "ben"].map(|name| key(dir.path(), &["--scope", "*", "--principal", name]).1);

@@ -82,9 +82,11 @@ pub(crate) fn write_private(file: &Path, text: &str) {
     fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// Writes the key that seals what a server in `dir` stores.
-pub(crate) fn write_seal_key(dir: &Path) {
+/// Writes the key that seals what a server in `dir` stores, and returns the table `[store]` of a
+/// configuration that names it.
+pub(crate) fn write_seal_key(dir: &Path) -> &'static str {
     write_private(&dir.join("seal.key"), &"0f".repeat(32));
+    "[store]\nseal_key = { file = \"seal.key\" }"
 }
 
 /// Writes the keys of a server over PostgreSQL into `dir`, and returns the part of its configuration

@@ -220,8 +220,7 @@ impl PendingCall<'_> {
     }
 
     /// Authorizes the call again in the current snapshot after a wait, and returns the snapshot and
-    /// its entry.
-    /// Only here does a request load a second snapshot (I-23).
+    /// its entry. Only here does a request load a second snapshot (I-23).
     async fn reauthorize(
         &self,
         call: &CallIdentity,

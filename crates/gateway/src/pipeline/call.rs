@@ -317,12 +317,14 @@ impl Pipeline {
         let attempt_span = span.attempt(&target.entry);
         let SourceInput { arguments, caller, mut meta } = input.into_source();
         let context = trace_for_source(&attempt_span, &mut meta, grant.is_some());
+        let runnable = target.runnable();
+        let Target { snapshot, entry, source, breaker, need, .. } = target;
         let late = Arc::new(LateCheck {
             services: self.services.clone(),
             approvals: Arc::clone(&self.approvals),
             permit,
             grant,
-            need: target.need.clone(),
+            need,
             surface,
             authorized_at,
             refused: Mutex::default(),
@@ -331,8 +333,8 @@ impl Pipeline {
             call_id: identity.call.clone(),
             run_id: identity.run.clone(),
             arguments,
-            timeout: target.entry.timeout,
-            max_result_bytes: target.snapshot.gate.max_result_bytes,
+            timeout: entry.timeout,
+            max_result_bytes: snapshot.gate.max_result_bytes,
             progress,
             meta,
             egress: EgressTrail::in_trace(context),
@@ -340,9 +342,7 @@ impl Pipeline {
             credential,
             recheck: Some(Arc::clone(&late) as _),
         };
-        let operation = Operation::on(&target.entry.offer, invocation);
-        let runnable = target.runnable();
-        let Target { snapshot, entry, source, breaker, .. } = target;
+        let operation = Operation::on(&entry.offer, invocation);
         // A long call must not keep the sources of an old snapshot open.
         drop(snapshot);
         let run = RecordedRun {

@@ -1,13 +1,12 @@
 //! One idempotent call: authorized, claimed, run and stored.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use toolcrib_core::{
     call::CallError,
     canonical::Digest,
     catalog::Entry,
-    id::PrincipalId,
     idempotency::{ClaimOutcome, IdempotencyClaim, IdempotencyKey},
     principal::Principal,
 };
@@ -179,7 +178,7 @@ impl Pipeline {
 /// get the answers of that person, which can come from an account, nor give answers to them.
 fn table_text(principal: &Principal, key: ClientKey<'_>) -> String {
     let ClientKey { space, text } = key;
-    let hands: BTreeSet<&str> = principal.hands().map(PrincipalId::as_str).collect();
+    let hands = principal.hand_names();
     if hands.len() == 1 {
         return format!("{space}:{text}");
     }

@@ -67,7 +67,8 @@ impl LateCheck {
             let tool = entry.id.clone();
             return Err(CallError::ApprovalRequired { tool, pending: None });
         }
-        if target::need(&snapshot, &current) != self.need {
+        let source = snapshot.sources.get(&current.source).map(|source| &**source);
+        if target::need(source, &current) != self.need {
             let detail = "not sent: the source uses another credential by now";
             let error = UpstreamError::new(UpstreamErrorKind::Changed, detail);
             return Err(CallError::Upstream(error));

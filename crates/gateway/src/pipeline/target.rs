@@ -41,7 +41,7 @@ impl Target {
     pub(crate) fn new(snapshot: Arc<Snapshot>, principal: &Principal, entry: Arc<Entry>) -> Self {
         let source = snapshot.sources.get(&entry.source).map(Arc::clone);
         let breaker = snapshot.breakers.get(&entry.source).map(Arc::clone);
-        let need = need(&snapshot, &entry);
+        let need = need(source.as_deref(), &entry);
         let quotas = quotas_of(&snapshot.gate, principal, &entry);
         Self { snapshot, entry, source, breaker, need, quotas }
     }
@@ -71,8 +71,7 @@ impl Target {
     }
 }
 
-/// The credential that the source of `entry` needs for a call.
-pub(super) fn need(snapshot: &Snapshot, entry: &Entry) -> CredentialNeed {
-    let source = snapshot.sources.get(&entry.source);
+/// The credential that `source` needs for a call of `entry`.
+pub(super) fn need(source: Option<&dyn Source>, entry: &Entry) -> CredentialNeed {
     source.map(|source| source.credential_for(entry)).unwrap_or_default()
 }

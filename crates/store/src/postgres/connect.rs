@@ -66,7 +66,7 @@ pub(super) fn place(url: &str, options: &Options) -> Result<Place, StoreError> {
     }
     // Also for strict: the server may have another default.
     let commit = match options.durability {
-        Durability::Strict => "on",
+        Durability::Strict | Durability::Opening => "on",
         Durability::Relaxed => "off",
     };
     let mut settings = format!("{LIMITS} {PLANNING} {SCHEMA} -c synchronous_commit={commit}");

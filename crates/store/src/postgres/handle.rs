@@ -59,7 +59,7 @@ impl PostgresStore {
         within(schema_check::run(&client)).await?;
         within(instance::begin(&client, &instance)).await?;
         drop(client);
-        let writer = Writer::start(pool.clone(), Arc::clone(&instance));
+        let writer = Writer::start(pool.clone(), Arc::clone(&instance), options.durability);
         let lease = Lease::keep(pool.clone(), Arc::clone(&instance), writer.stopper());
         let changes = Follower::start(pool.clone(), place);
         let inner = Inner {

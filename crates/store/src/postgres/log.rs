@@ -37,7 +37,8 @@ impl EventLog for PostgresStore {
             return Ok(Vec::new());
         }
         let records = events.iter().map(Record::new).collect::<Result<Vec<_>, _>>()?;
-        self.inner.writer.append(records).await
+        let completes = events.iter().all(NewEvent::completes_call);
+        self.inner.writer.append(records, completes).await
     }
 
     async fn read(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError> {

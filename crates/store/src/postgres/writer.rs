@@ -27,8 +27,10 @@ use super::{
     entry::Record,
     failure::{Failure, closed, within},
     partitions,
+    row::execute,
     unknown_starts::UnknownStarts,
 };
+use crate::Durability;
 
 /// The most requests in one transaction.
 const MAX_BATCH: usize = 256;
@@ -64,13 +66,15 @@ pub(super) struct Stopper {
 /// Events to append together or not at all.
 struct Job {
     records: Vec<Record>,
+    /// Whether they only complete calls.
+    completes: bool,
     reply: oneshot::Sender<Result<Vec<u64>, StoreError>>,
 }
 
 // === impl Writer ===
 
 impl Writer {
-    pub(super) fn start(pool: Pool, instance: Arc<str>) -> Self {
+    pub(super) fn start(pool: Pool, instance: Arc<str>, durability: Durability) -> Self {
         let (queue, mut jobs) = mpsc::channel::<Job>(MAX_WAITING);
         let (ending, ended) = watch::channel(());
         let commits = Arc::new(Commits::default());
@@ -81,7 +85,9 @@ impl Writer {
             let mut unknown = UnknownStarts::default();
             while unknown.receive(&mut jobs, &mut batch, MAX_BATCH).await {
                 let jobs = std::mem::take(&mut batch);
-                if store(&pool, &instance, jobs, &count, &mut unknown).await {
+                let is_late =
+                    durability == Durability::Opening && jobs.iter().all(|job| job.completes);
+                if store(&pool, &instance, (jobs, is_late), &count, &mut unknown).await {
                     unknown.close(&pool, &instance).await;
                 }
             }
@@ -90,11 +96,16 @@ impl Writer {
         Self { queue: Stopper { queue: Arc::new(Mutex::new(Ok(queue))) }, commits, ended }
     }
 
-    /// Appends events and returns their positions once they are durable.
-    pub(super) async fn append(&self, records: Vec<Record>) -> Result<Vec<u64>, StoreError> {
+    /// Appends events and returns their positions once they are durable. If they only complete
+    /// calls, a store that is opened with [`Durability::Opening`] does not wait for the disk.
+    pub(super) async fn append(
+        &self,
+        records: Vec<Record>,
+        completes: bool,
+    ) -> Result<Vec<u64>, StoreError> {
         let queue = self.queue.queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (reply, answer) = oneshot::channel();
-        let sent = queue?.send_timeout(Job { records, reply }, PATIENCE).await;
+        let sent = queue?.send_timeout(Job { records, completes, reply }, PATIENCE).await;
         sent.map_err(|error| match error {
             SendTimeoutError::Closed(_) => closed(),
             SendTimeoutError::Timeout(_) => StoreError::Unavailable(
@@ -160,7 +171,7 @@ impl Stopper {
 async fn store(
     pool: &Pool,
     instance: &str,
-    jobs: Vec<Job>,
+    (jobs, is_late): (Vec<Job>, bool),
     commits: &Commits,
     unknown: &mut UnknownStarts,
 ) -> bool {
@@ -168,7 +179,7 @@ async fn store(
         return true;
     }
     let (mut batch, mut replies) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
-    for Job { records, reply } in jobs {
+    for Job { records, reply, .. } in jobs {
         batch.push(records);
         replies.push(reply);
     }
@@ -176,7 +187,7 @@ async fn store(
     let mut outcomes = Vec::with_capacity(batch.len());
     let mut answers = true;
     let began = Instant::now();
-    match transact(pool, instance, &all, unknown).await {
+    match transact(pool, instance, (&all, is_late), unknown).await {
         Ok(Ok(positions)) => {
             commits.add(began);
             let mut positions = positions.into_iter();
@@ -190,7 +201,7 @@ async fn store(
             for records in &batch {
                 let records: Vec<&Record> = records.iter().collect();
                 let began = Instant::now();
-                let outcome = transact(pool, instance, &records, unknown).await;
+                let outcome = transact(pool, instance, (&records, is_late), unknown).await;
                 if matches!(outcome, Ok(Ok(_))) {
                     commits.add(began);
                 }
@@ -225,20 +236,21 @@ fn append_failure(failure: Failure) -> StoreError {
 async fn transact(
     pool: &Pool,
     instance: &str,
-    records: &[&Record],
+    (records, is_late): (&[&Record], bool),
     unknown: &mut UnknownStarts,
 ) -> Result<Result<Vec<u64>, Failure>, StoreError> {
     let mut committing = false;
     let outcome = within(async {
         let mut client = pool.get().await?;
-        let appended = match try_append(&mut client, records, instance, &mut committing).await {
-            // The clock of the database jumped past the end of the next month.
-            Err(failure) if partitions::is_missing(&failure) => {
-                partitions::ensure(&mut client).await?;
-                try_append(&mut client, records, instance, &mut committing).await
-            }
-            appended => appended,
-        };
+        let appended =
+            match try_append(&mut client, (records, is_late), instance, &mut committing).await {
+                // The clock of the database jumped past the end of the next month.
+                Err(failure) if partitions::is_missing(&failure) => {
+                    partitions::ensure(&mut client).await?;
+                    try_append(&mut client, (records, is_late), instance, &mut committing).await
+                }
+                appended => appended,
+            };
         Ok(appended)
     })
     .await;
@@ -255,12 +267,21 @@ async fn transact(
 
 async fn try_append(
     client: &mut Client,
-    records: &[&Record],
+    (records, is_late): (&[&Record], bool),
     instance: &str,
     committing: &mut bool,
 ) -> Result<Vec<u64>, Failure> {
     let transaction = client.transaction().await?;
-    let positions = append(&transaction, records, instance).await?;
+    let set = async {
+        match is_late {
+            true => {
+                execute(&transaction, "SET LOCAL synchronous_commit = off", &[]).await.map(drop)
+            }
+            false => Ok(()),
+        }
+    };
+    // Sent together, in one round trip.
+    let ((), positions) = tokio::try_join!(set, append(&transaction, records, instance))?;
     *committing = true;
     transaction.commit().await?;
     Ok(positions)

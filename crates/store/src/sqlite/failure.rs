@@ -36,6 +36,11 @@ impl Failure {
         matches!(self.code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
     }
 
+    /// Whether the disk failed.
+    pub(super) fn is_io(&self) -> bool {
+        self.code() == Some(ErrorCode::SystemIoFailure)
+    }
+
     /// The public form, for the store in the file `place`.
     pub(super) fn at(self, place: &Path) -> StoreError {
         let error = match self {

@@ -16,9 +16,9 @@ use super::{
     place::Place,
     readers::Readers,
     transaction::WriteTransaction,
-    writer::Writer,
+    writer::{Acknowledgement, Writer},
 };
-use crate::{Options, fingerprint::FingerprintKey, known_grants::KnownGrants};
+use crate::{Durability, Options, fingerprint::FingerprintKey, known_grants::KnownGrants};
 
 /// An open store. Clones are handles to the same store.
 ///
@@ -131,7 +131,21 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnMut(&mut WriteTransaction<'_>) -> Result<T, Failure> + Send + 'static,
     {
-        self.inner.writer.write(work).await
+        self.inner.writer.write(work, Acknowledgement::AfterSync).await
+    }
+
+    /// As [`on_writer`](Self::on_writer), for work that only completes calls. With
+    /// [`Durability::Opening`] it may be acknowledged before the sync.
+    pub(super) async fn on_writer_completing<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut WriteTransaction<'_>) -> Result<T, Failure> + Send + 'static,
+    {
+        let acknowledgement = match self.inner.options.durability {
+            Durability::Opening => Acknowledgement::BeforeSync,
+            Durability::Strict | Durability::Relaxed => Acknowledgement::AfterSync,
+        };
+        self.inner.writer.write(work, acknowledgement).await
     }
 
     pub(super) fn instance(&self) -> Arc<str> {

@@ -66,10 +66,13 @@ impl EventLog for SqliteStore {
             return Ok(Vec::new());
         }
         let mut records = events.iter().map(Record::new).collect::<Result<Vec<_>, _>>()?;
-        self.on_writer(move |transaction| {
+        let work = move |transaction: &mut WriteTransaction<'_>| {
             records.iter_mut().map(|record| record.insert(transaction)).collect()
-        })
-        .await
+        };
+        match events.iter().all(NewEvent::completes_call) {
+            true => self.on_writer_completing(work).await,
+            false => self.on_writer(work).await,
+        }
     }
 
     async fn read(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError> {

@@ -73,7 +73,7 @@ pub(super) fn writer(
     enter_wal(&connection, path, patience)?;
     match durability {
         // fullfsync: on macOS a plain fsync leaves the data in the drive's cache.
-        Durability::Strict => {
+        Durability::Strict | Durability::Opening => {
             connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON")?;
         }
         Durability::Relaxed => connection.execute_batch("PRAGMA synchronous = NORMAL")?,

@@ -73,6 +73,16 @@ impl Place {
         size(store) + size(log)
     }
 
+    /// Opens the write-ahead log, to sync it. SQLite locks no part of this file, so its locks
+    /// outlive the handle.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] with the reason.
+    pub(super) fn open_log(&self) -> Result<fs::File, StoreError> {
+        let Self([_, log, _]) = self;
+        fs::File::open(&log.path).map_err(|error| unreadable(&log.path, &error))
+    }
+
     /// The problem of the files; `None` when they are unchanged.
     pub(super) fn displaced(&self) -> Option<&'static str> {
         let Self(files) = self;
@@ -87,15 +97,16 @@ impl Place {
 
 impl OpenFile {
     fn find(path: PathBuf) -> Result<Self, StoreError> {
-        let failed = |error: io::Error| {
-            let (path, why) = (path.display(), io_reason(error.kind()));
-            StoreError::Unavailable(format!("{path} cannot be read ({why})"))
-        };
-        let found = fs::metadata(&path).map_err(failed)?;
+        let found = fs::metadata(&path).map_err(|error| unreadable(&path, &error))?;
         Ok(Self { device: found.dev(), inode: found.ino(), path })
     }
 
     fn is(&self, found: &fs::Metadata) -> bool {
         (found.dev(), found.ino()) == (self.device, self.inode)
     }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> StoreError {
+    let (path, why) = (path.display(), io_reason(error.kind()));
+    StoreError::Unavailable(format!("{path} cannot be read ({why})"))
 }

@@ -3,11 +3,14 @@
 //! Invariants:
 //! - success is reported only after the `COMMIT` of the work has returned, and in strict mode was
 //!   synced to disk, and only while the files at their paths are those that were written;
+//! - of work that is acknowledged before its sync, at most one transaction is not synced; after a
+//!   failed sync nothing is stored any more, because a later sync could succeed without the data;
 //! - failed work has no effect and does not fail the other work of its transaction;
 //! - a caller that stops waiting does not undo its accepted work;
 //! - no work is stored while the schema of the file differs from that of this program (I-18).
 
 use std::{
+    fmt, fs,
     path::Path,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
@@ -64,6 +67,15 @@ pub(super) struct Writer {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// When the caller of some work learns that it is stored. In relaxed mode nothing is synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Acknowledgement {
+    /// When a power failure cannot take the data any more.
+    AfterSync,
+    /// When the operating system has the data, which is synced right after.
+    BeforeSync,
+}
+
 /// The work of one caller inside a transaction.
 trait Job: Send {
     /// Does the work. May be called again when the transaction had to be rolled back.
@@ -75,6 +87,7 @@ trait Job: Send {
 
 struct QueuedJob {
     job: Box<dyn Job>,
+    acknowledgement: Acknowledgement,
     /// The place in the queue.
     room: OwnedSemaphorePermit,
 }
@@ -111,6 +124,7 @@ impl Writer {
             commits: Arc::clone(&commits),
             observer: Arc::clone(&observer),
             schema,
+            late: LateSync::default(),
         };
         let ending =
             StopGuard { queue: Arc::clone(&queue), instance: Some(instance), _ended: ending };
@@ -131,7 +145,11 @@ impl Writer {
 
     /// Runs `work` in a transaction, possibly together with other work, and returns its value once
     /// the transaction is durable. `work` may run more than once; only the last run takes effect.
-    pub(super) async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
+    pub(super) async fn write<T, F>(
+        &self,
+        work: F,
+        acknowledgement: Acknowledgement,
+    ) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnMut(&mut WriteTransaction<'_>) -> Result<T, Failure> + Send + 'static,
@@ -139,7 +157,7 @@ impl Writer {
         let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| closed())?;
         let (reply, answer) = oneshot::channel();
         let job = Box::new(Work { work, value: None, reply });
-        self.queue.push(QueuedJob { job, room }).map_err(|_| closed())?;
+        self.queue.push(QueuedJob { job, acknowledgement, room }).map_err(|_| closed())?;
         answer.await.unwrap_or_else(|_| Err(ended_early()))
     }
 
@@ -251,6 +269,34 @@ struct Engine {
     commits: Arc<AtomicU64>,
     observer: Arc<OnceLock<CommitObserver>>,
     schema: Arc<SchemaCheck>,
+    late: LateSync,
+}
+
+/// The state of the data that is acknowledged before its sync.
+#[derive(Default)]
+struct LateSync {
+    /// Whether the connection commits without a sync.
+    is_off: bool,
+    /// Whether the last transaction is not synced.
+    is_due: bool,
+    /// The write-ahead log, once it is synced here.
+    log: Option<fs::File>,
+    /// Why it could not be synced.
+    failure: Option<StoreError>,
+}
+
+impl LateSync {
+    /// Stops storing: a later sync can succeed without the data of the failed one.
+    fn fail(&mut self, cause: &dyn fmt::Debug) {
+        self.is_due = false;
+        let error = StoreError::Unavailable(
+            "its write-ahead log could not be synced, so the last results of calls may be lost; \
+             check the disk, then restart the server"
+                .to_owned(),
+        );
+        tracing::error!(%error, ?cause, "nothing more is stored");
+        self.failure = Some(error);
+    }
 }
 
 /// Why a batch was rolled back as a whole.
@@ -278,6 +324,9 @@ impl Engine {
                 TakeOutcome::Batch(batch) => {
                     self.store(batch);
                     unsaved = true;
+                    if self.late.is_due && queue.is_empty() {
+                        self.sync_log();
+                    }
                     if self.log.is_clear_due() {
                         self.clear();
                     }
@@ -298,6 +347,9 @@ impl Engine {
                 TakeOutcome::Closed => break,
             }
         }
+        if self.late.is_due {
+            self.sync_log();
+        }
         self.clear();
         self.copier.end();
         copy(&self.connection, self.place.path(), "PRAGMA wal_checkpoint(TRUNCATE)");
@@ -316,17 +368,20 @@ impl Engine {
 
     /// Stores the open calls in their table. After a failure they are still found from the events.
     fn clear(&mut self) {
-        if !self.log.is_registered() {
+        if !self.log.is_registered() || self.late.failure.is_some() {
             return;
         }
-        let cleared = WriteTransaction::begin(&self.connection, &mut self.log, &self.schema)
-            .and_then(|mut transaction| match transaction.clear() {
+        let cleared = self.select(Acknowledgement::AfterSync).and_then(|()| {
+            let mut transaction =
+                WriteTransaction::begin(&self.connection, &mut self.log, &self.schema)?;
+            match transaction.clear() {
                 Ok(()) => transaction.commit(),
                 Err(failure) => {
                     transaction.roll_back()?;
                     Err(failure)
                 }
-            });
+            }
+        });
         if let Err(failure) = cleared {
             let error = failure.at(self.place.path());
             tracing::warn!(%error, "the open calls were not stored; they are found from the events");
@@ -335,10 +390,22 @@ impl Engine {
 
     /// Stores the jobs of `batch` that can be stored, and answers every one.
     fn store(&mut self, mut batch: Vec<QueuedJob>) {
+        if let Some(error) = &self.late.failure {
+            for queued in batch {
+                queued.finish(Err(error.clone()));
+            }
+            return;
+        }
+        let may_be_late =
+            |queued: &QueuedJob| queued.acknowledgement == Acknowledgement::BeforeSync;
+        let acknowledgement = match !self.late.is_due && batch.iter().all(may_be_late) {
+            true => Acknowledgement::BeforeSync,
+            false => Acknowledgement::AfterSync,
+        };
         // Failures are rare, so the first pass has no way to undo one job. Only when a job fails
         // does the batch run again with a savepoint around each.
-        let outcomes = match self.transact(&mut batch, Savepoints::No) {
-            Err(BatchError::Job) => self.transact(&mut batch, Savepoints::Each),
+        let outcomes = match self.transact(&mut batch, Savepoints::No, acknowledgement) {
+            Err(BatchError::Job) => self.transact(&mut batch, Savepoints::Each, acknowledgement),
             outcomes => outcomes,
         };
         let place = self.place.path();
@@ -362,17 +429,33 @@ impl Engine {
         &mut self,
         batch: &mut [QueuedJob],
         savepoints: Savepoints,
+        acknowledgement: Acknowledgement,
     ) -> Result<Vec<Result<(), Failure>>, BatchError> {
         let began = Instant::now();
+        self.select(acknowledgement).map_err(BatchError::Transaction)?;
+        let changes = self.connection.total_changes();
         let mut transaction =
             WriteTransaction::begin(&self.connection, &mut self.log, &self.schema)
                 .map_err(BatchError::Transaction)?;
         match run_all(&mut transaction, batch, savepoints) {
             Ok(outcomes) => {
-                transaction.commit().map_err(BatchError::Transaction)?;
+                if let Err(failure) = transaction.commit() {
+                    if self.late.is_due && failure.is_io() {
+                        // It may have been a sync that also was to include the last transaction.
+                        self.late.fail(&failure);
+                    }
+                    return Err(BatchError::Transaction(failure));
+                }
                 // Data in a removed file is lost when this process exits.
                 if let Some(displaced) = self.place.displaced() {
                     return Err(BatchError::Transaction(displaced_error(displaced)));
+                }
+                // A transaction without a change syncs nothing.
+                let has_changed = self.connection.total_changes() > changes;
+                if acknowledgement == Acknowledgement::BeforeSync {
+                    self.late.is_due = true;
+                } else if has_changed && savepoints == Savepoints::No {
+                    self.late.is_due = false;
                 }
                 self.commits.fetch_add(1, Ordering::Relaxed);
                 if let Some(observer) = self.observer.get() {
@@ -387,6 +470,31 @@ impl Engine {
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// Selects whether the next transaction is synced. SQLite runs this statement when it is
+    /// prepared, so it must not be cached.
+    fn select(&mut self, acknowledgement: Acknowledgement) -> Result<(), Failure> {
+        let is_off = acknowledgement == Acknowledgement::BeforeSync;
+        if is_off && self.late.log.is_none() {
+            // Before the writes, so that this handle reports every error of a later sync.
+            self.late.log = Some(self.place.open_log()?);
+        }
+        if self.late.is_off != is_off {
+            let level = if is_off { "NORMAL" } else { "FULL" };
+            self.connection.execute_batch(&format!("PRAGMA synchronous = {level}"))?;
+            self.late.is_off = is_off;
+        }
+        Ok(())
+    }
+
+    /// Syncs the transaction that was acknowledged before its sync.
+    fn sync_log(&mut self) {
+        let Some(log) = &self.late.log else { return };
+        match log.sync_data() {
+            Ok(()) => self.late.is_due = false,
+            Err(error) => self.late.fail(&error),
         }
     }
 

@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "the process to end is this test binary itself")]
 
 mod disk;
+mod failed_sync;
 mod kill;
 mod power_cut;
 mod strace;
@@ -19,6 +20,8 @@ use toolcrib_store::SqliteStore;
 
 /// The path of a helper's store. Without it a helper does nothing.
 pub(crate) const STORE: &str = "TOOLCRIB_TEST_STORE";
+/// The durability of the store of a helper, if it is not strict.
+pub(crate) const DURABILITY: &str = "TOOLCRIB_TEST_DURABILITY";
 
 pub(crate) async fn all(store: &SqliteStore) -> Vec<LoggedEvent> {
     let mut events: Vec<LoggedEvent> = Vec::new();
