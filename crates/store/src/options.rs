@@ -29,7 +29,8 @@ pub enum Durability {
     Strict,
     /// As `Strict`, except for appends that only complete calls. The operating system has their
     /// events, which are synced right after. A power failure may lose the last transaction with
-    /// such events: the calls are recorded as interrupted then.
+    /// such events, on PostgreSQL those of its last three `wal_writer_delay`: the calls are
+    /// recorded as interrupted then.
     Opening,
     /// The data was handed to the operating system and survives the exit of the process. A power
     /// failure may lose the last moments; the file stays consistent.
