@@ -37,7 +37,7 @@ use url::{Host, Url};
 
 pub use self::resolve::{Resolver, SystemResolver};
 use self::{
-    connect::HttpClient,
+    connect::HttpClients,
     content::Content,
     error::was_refused,
     guard::{GuardRefusal, Trust},
@@ -83,8 +83,8 @@ pub(crate) struct Network {
 pub(crate) struct Egress {
     guard: Arc<Guard>,
     resolver: Arc<dyn Resolver>,
-    public: Arc<HttpClient>,
-    private: Arc<HttpClient>,
+    public: Arc<HttpClients>,
+    private: Arc<HttpClients>,
     /// The budget of bytes for the responses that are being read.
     reading: ByteBudget,
 }
@@ -124,15 +124,15 @@ impl Network {
     /// Creates the clients of a source, limited by `guard`.
     pub(crate) fn egress(&self, guard: Guard) -> Result<Egress, String> {
         let guard = Arc::new(guard);
-        let public = Arc::new(self.client(&guard, Trust::Public)?);
-        let private = Arc::new(self.client(&guard, Trust::Private)?);
+        let public = Arc::new(self.clients(&guard, Trust::Public)?);
+        let private = Arc::new(self.clients(&guard, Trust::Private)?);
         let resolver = Arc::clone(&self.resolver);
         Ok(Egress { guard, resolver, public, private, reading: ByteBudget::new(READING) })
     }
 
-    fn client(&self, guard: &Arc<Guard>, trust: Trust) -> Result<HttpClient, String> {
+    fn clients(&self, guard: &Arc<Guard>, trust: Trust) -> Result<HttpClients, String> {
         let (resolver, guard) = (Arc::clone(&self.resolver), Arc::clone(guard));
-        Ok(connect::client(GuardedResolver { resolver, guard, trust }, self.tls()?))
+        Ok(HttpClients::new(GuardedResolver { resolver, guard, trust }, self.tls()?))
     }
 }
 
@@ -205,8 +205,8 @@ impl Egress {
             return Err(refused());
         }
         let client = match self.guard.judge(&request.url) {
-            Ok(Trust::Public) => &self.public,
-            Ok(Trust::Private) => &self.private,
+            Ok(Trust::Public) => self.public.here(),
+            Ok(Trust::Private) => self.private.here(),
             Err(GuardRefusal) => return Err(refused()),
         };
         let mut headers = match request.hops {

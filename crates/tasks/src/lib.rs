@@ -10,6 +10,7 @@
 
 mod backoff;
 mod board;
+pub mod cores;
 pub mod panics;
 
 use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};

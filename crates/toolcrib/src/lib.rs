@@ -80,7 +80,7 @@ pub fn schemas() -> Vec<(&'static str, serde_json::Value)> {
 /// Whether this build can serve the test routes under `/v1/host/sample`: the feature `test-routes`.
 pub const HAS_TEST_ROUTES: bool = cfg!(feature = "test-routes");
 
-pub use serve::{bind, serve, serve_tls};
+pub use serve::{Server, bind, serve};
 pub use tls::{HandshakeFailure, Tls, TlsError, TlsIdentity};
 pub use toolcrib_core as core;
 pub use toolcrib_gateway::{
@@ -92,3 +92,4 @@ pub use toolcrib_gateway::{
         TypedTool, TypedTools,
     },
 };
+pub use toolcrib_tasks::cores::Cores;

@@ -9,6 +9,7 @@
 //! - the handshake of a connection with TLS happens in its slot and in its own task ([`handshake`]).
 
 pub(crate) mod connection;
+mod dealing;
 mod handshake;
 mod slots;
 
@@ -21,7 +22,7 @@ use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::Fu
 use http::{Request, Response};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::conn::auto::Builder,
 };
 use rustix::process::{Resource, getrlimit};
@@ -32,10 +33,12 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use toolcrib_tasks::cores::Cores;
 use tower::{Service, ServiceExt as _};
 
 use self::{
     connection::{Answer, CURRENT, PeerTimeouts, Shutdown},
+    dealing::StreamExecutor,
     handshake::{HandshakeLimits, Handshakes},
     slots::{Slot, Slots},
 };
@@ -102,16 +105,7 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves `service` (a [`GuardedRouter`](crate::GuardedRouter) or a router) on `listener` until
-/// `shutdown` is ready; then accepts no new connections and gives requests in flight ten seconds.
-///
-/// A connection is closed when the headers of its next request take longer than thirty seconds, or
-/// when its peer does not read a response for a minute. At most ten thousand connections are open
-/// at once. A low limit on open files reduces that: a quarter of the limit, and at least 256, is
-/// left for other uses. As that number is approached, connections without a valid credential are
-/// closed to make room. An authenticated connection is closed only while it is idle, and only for
-/// another authenticated one; an authenticated request is never cut off. Use [`bind`] for the
-/// listener: with a short system queue, callers are dropped before this server sees them.
+/// Serves `service` on `listener` until `shutdown` is ready: the shortest form of [`Server`].
 ///
 /// # Errors
 /// Never fails at present: a failed accept is retried.
@@ -125,36 +119,123 @@ where
     S: Clone + Send + 'static,
     S::Future: Send,
 {
-    serve_within(listener, None, service, shutdown, affordable_limits()).await;
-    Ok(())
+    Server::new(listener).serve(service, shutdown).await
 }
 
-/// Like [`serve`], with TLS: HTTP/2 or HTTP/1.1, as the client prefers.
+/// An HTTP server on one listener. Use [`bind`] for the listener: with a short system queue, callers
+/// are dropped before this server sees them.
 ///
-/// A handshake has ten seconds. At most 4 096 are in progress at once (half of the connections if that
-/// is less); then the longest waiting ones are closed. A failed handshake affects no other connection.
-///
-/// # Errors
-/// Never fails at present: a failed accept is retried.
-pub async fn serve_tls<S>(
+/// A connection is closed when the headers of its next request take longer than thirty seconds, or
+/// when its peer does not read a response for a minute. At most ten thousand connections are open
+/// at once. A low limit on open files reduces that: a quarter of the limit, and at least 256, is
+/// left for other uses. As that number is approached, connections without a valid credential are
+/// closed to make room. An authenticated connection is closed only while it is idle, and only for
+/// another authenticated one; an authenticated request is never cut off.
+#[derive(Debug)]
+pub struct Server {
     listener: TcpListener,
-    tls: Tls,
-    service: S,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()>
-where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
-    S: Clone + Send + 'static,
-    S::Future: Send,
-{
-    let limits = affordable_limits();
-    let handshakes = Handshakes::new(tls, HandshakeLimits::of(limits.connections));
-    serve_within(listener, Some(Arc::new(handshakes)), service, shutdown, limits).await;
-    Ok(())
+    tls: Option<Tls>,
+    cores: Option<Cores>,
+    limits: Limits,
 }
 
-fn affordable_limits() -> Limits {
-    Limits { connections: LIMITS.connections.min(affordable()), ..LIMITS }
+// === impl Server ===
+
+impl Server {
+    /// Creates a server without TLS on the current runtime.
+    pub fn new(listener: TcpListener) -> Self {
+        let limits = Limits { connections: LIMITS.connections.min(affordable()), ..LIMITS };
+        Self { listener, tls: None, cores: None, limits }
+    }
+
+    /// Requires TLS: HTTP/2 or HTTP/1.1, as the client prefers.
+    ///
+    /// A handshake has ten seconds. At most 4 096 are in progress at once (half of the connections if
+    /// that is less); then the longest waiting ones are closed. A failed handshake affects no other
+    /// connection.
+    #[must_use]
+    pub fn tls(self, tls: Option<Tls>) -> Self {
+        Self { tls, ..self }
+    }
+
+    /// Serves each connection on one of `cores`, so that no step of its requests wakes another
+    /// thread. The streams of a connection with HTTP/2 are dealt out among them.
+    #[must_use]
+    pub fn cores(self, cores: Cores) -> Self {
+        Self { cores: Some(cores), ..self }
+    }
+
+    /// Serves `service` (a [`GuardedRouter`](crate::GuardedRouter) or a router) until `shutdown` is
+    /// ready; then accepts no new connections and gives requests in flight ten seconds.
+    ///
+    /// # Errors
+    /// Never fails at present: a failed accept is retried.
+    pub async fn serve<S>(
+        self,
+        service: S,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()>
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+        S: Clone + Send + 'static,
+        S::Future: Send,
+    {
+        let Self { listener, tls, cores, limits } = self;
+        let handshakes =
+            tls.map(|tls| Arc::new(Handshakes::new(tls, HandshakeLimits::of(limits.connections))));
+        let slots = Arc::new(Slots::new(limits.connections));
+        let (shutting_down, cut) = (Shutdown::default(), CancellationToken::new());
+        // Closes every connection, even if this future is dropped.
+        let _cut_when_dropped = cut.clone().drop_guard();
+        let connections = TaskTracker::new();
+        let mut shutdown = pin!(shutdown);
+        loop {
+            let next = async {
+                let stream = accept(&listener, &slots).await;
+                (stream, slots.take().await)
+            };
+            let (stream, slot) = tokio::select! {
+                () = &mut shutdown => break,
+                next = next => next,
+            };
+            let ends = CloseSignals { shutdown: shutting_down.clone(), cut: cut.clone() };
+            let Some((stream, runtime)) = dealing::deal(stream, cores.as_ref()) else { continue };
+            let streams = StreamExecutor(cores.as_ref().map(Cores::downgrade));
+            let service = service.clone();
+            match handshakes.clone() {
+                None => {
+                    let served = async move {
+                        let Some((stream, _place)) = stream.arrive() else { return };
+                        connection(stream, service, (slot, ends), streams, limits).await;
+                    };
+                    connections.spawn_on(served, &runtime)
+                }
+                Some(handshakes) => {
+                    let served = async move {
+                        let Some((stream, _place)) = stream.arrive() else { return };
+                        let accepted = secured(stream, &handshakes, &slot, &ends);
+                        // In a box, so that the connection itself takes no more memory than without
+                        // TLS.
+                        if let Some(stream) = Box::pin(accepted).await {
+                            connection(stream, service, (slot, ends), streams, limits).await;
+                        }
+                    };
+                    connections.spawn_on(served, &runtime)
+                }
+            };
+        }
+        drop(listener);
+        shutting_down.stopping.cancel();
+        connections.close();
+        let mut ended = pin!(connections.wait());
+        if tokio::time::timeout(limits.patience, &mut ended).await.is_ok() {
+            return Ok(());
+        }
+        tracing::warn!("some requests did not finish in time and were cut off");
+        shutting_down.closing.cancel();
+        tokio::time::timeout(limits.parting, ended).await.ok();
+        Ok(())
+    }
 }
 
 /// The number of connections that the limit on open files allows.
@@ -163,59 +244,6 @@ fn affordable() -> usize {
     // With a very low limit, connections get half.
     let reserved = (files / 4).max(RESERVED).min(files / 2);
     usize::try_from(files - reserved).unwrap_or(usize::MAX)
-}
-
-async fn serve_within<S>(
-    listener: TcpListener,
-    handshakes: Option<Arc<Handshakes>>,
-    service: S,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-    limits: Limits,
-) where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
-    S: Clone + Send + 'static,
-    S::Future: Send,
-{
-    let slots = Arc::new(Slots::new(limits.connections));
-    let (shutting_down, cut) = (Shutdown::default(), CancellationToken::new());
-    // Closes every connection, even if this future is dropped.
-    let _cut_when_dropped = cut.clone().drop_guard();
-    let connections = TaskTracker::new();
-    let mut shutdown = pin!(shutdown);
-    loop {
-        let next = async {
-            let stream = accept(&listener, &slots).await;
-            (stream, slots.take().await)
-        };
-        let (stream, slot) = tokio::select! {
-            () = &mut shutdown => break,
-            next = next => next,
-        };
-        let ends = CloseSignals { shutdown: shutting_down.clone(), cut: cut.clone() };
-        match &handshakes {
-            None => connections.spawn(connection(stream, service.clone(), slot, ends, limits)),
-            Some(handshakes) => {
-                let (handshakes, service) = (Arc::clone(handshakes), service.clone());
-                connections.spawn(async move {
-                    let accepted = secured(stream, &handshakes, &slot, &ends);
-                    // In a box, so that the connection itself takes no more memory than without TLS.
-                    if let Some(stream) = Box::pin(accepted).await {
-                        connection(stream, service, slot, ends, limits).await;
-                    }
-                })
-            }
-        };
-    }
-    drop(listener);
-    shutting_down.stopping.cancel();
-    connections.close();
-    let mut ended = pin!(connections.wait());
-    if tokio::time::timeout(limits.patience, &mut ended).await.is_ok() {
-        return;
-    }
-    tracing::warn!("some requests did not finish in time and were cut off");
-    shutting_down.closing.cancel();
-    tokio::time::timeout(limits.parting, ended).await.ok();
 }
 
 /// Accepts and sets up the next connection. A failure of one connection does not affect others;
@@ -289,8 +317,8 @@ async fn secured(
 async fn connection<I, S>(
     stream: I,
     inner: S,
-    slot: Slot,
-    CloseSignals { shutdown, cut }: CloseSignals,
+    (slot, CloseSignals { shutdown, cut }): (Slot, CloseSignals),
+    streams: StreamExecutor,
     limits: Limits,
 ) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -313,7 +341,7 @@ async fn connection<I, S>(
             Ok::<_, Infallible>(answer.map(|body| Answer::new(body, exchange)))
         }
     });
-    let mut builder = Builder::new(TokioExecutor::new());
+    let mut builder = Builder::new(streams);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.headers);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PONG);
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
@@ -393,7 +421,7 @@ mod tests {
     struct TestServer {
         address: std::net::SocketAddr,
         stop: CancellationToken,
-        task: JoinHandle<()>,
+        task: JoinHandle<io::Result<()>>,
     }
 
     async fn start(router: Router, limits: Limits) -> TestServer {
@@ -401,7 +429,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let shutdown = stop.clone().cancelled_owned();
-        let task = tokio::spawn(serve_within(listener, None, router, shutdown, limits));
+        let task = tokio::spawn(Server { limits, ..Server::new(listener) }.serve(router, shutdown));
         TestServer { address, stop, task }
     }
 
@@ -579,7 +607,7 @@ mod tests {
         assert!(!served.task.is_finished(), "an answer is still owed");
         release.cancel();
         assert!(rest(&mut busy).await.ends_with("hello"));
-        timeout(LONG, served.task).await.unwrap().unwrap();
+        timeout(LONG, served.task).await.unwrap().unwrap().unwrap();
         TcpStream::connect(served.address).await.unwrap_err();
     }
 
@@ -599,7 +627,7 @@ mod tests {
         timeout(LONG, began.cancelled()).await.unwrap();
         served.stop.cancel();
         assert!(rest(&mut stream).await.ends_with("cut off"));
-        timeout(LONG, served.task).await.unwrap().unwrap();
+        timeout(LONG, served.task).await.unwrap().unwrap().unwrap();
     }
 
     #[tokio::test]
@@ -611,7 +639,7 @@ mod tests {
         let mut stream = TcpStream::connect(served.address).await.unwrap();
         stream.write_all(REQUEST).await.unwrap();
         served.stop.cancel();
-        timeout(LONG, served.task).await.unwrap().unwrap();
+        timeout(LONG, served.task).await.unwrap().unwrap().unwrap();
         assert_eq!(rest(&mut stream).await, "");
     }
 }

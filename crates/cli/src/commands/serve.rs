@@ -5,7 +5,10 @@
 mod certificate;
 mod changes;
 
-use std::{future::Future, net::SocketAddr, path::Path, pin::pin, sync::Arc, time::Duration};
+use std::{
+    future::Future, net::SocketAddr, num::NonZero, path::Path, pin::pin, sync::Arc, thread,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use chrono::Utc;
@@ -17,7 +20,7 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
-use toolcrib::TlsIdentity;
+use toolcrib::{Cores, Server, TlsIdentity};
 use toolcrib_config::{Config, LimitPlace, TlsConfig, edit::ConfigFile};
 use toolcrib_core::{record::DeliveryFactory, store::Storage, text};
 use toolcrib_gateway::{
@@ -127,10 +130,11 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
     let (stop, stopped) = watch::channel(false);
     let service = toolcrib::service(gateway.clone(), config);
     let tls = identity.map(|identity| certificate::tls(identity, &gateway));
-    let mut server: ServerTask = match tls.clone() {
-        None => tokio::spawn(toolcrib::serve(listener, service, until(stopped))),
-        Some(tls) => tokio::spawn(toolcrib::serve_tls(listener, tls, service, until(stopped))),
-    };
+    // Kept until the store is closed: work of calls that outlives their connections runs there.
+    let cores = Cores::start(thread::available_parallelism().map_or(1, NonZero::get))
+        .context("the threads that serve connections cannot be started")?;
+    let server = Server::new(listener).tls(tls.clone()).cores(cores.clone());
+    let mut server: ServerTask = tokio::spawn(server.serve(service, until(stopped)));
     let certificate = tls.zip(files).map(|(tls, (read, files))| Certificate::new(tls, files, read));
     let greeted = match &demo {
         Some(demo) => demo.greet(&gateway, &*store, &url, printer).await,

@@ -19,6 +19,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
 use tokio::net::TcpStream;
+use toolcrib_tasks::cores::PerCore;
 use tower::{BoxError, Service};
 
 use super::resolve::GuardedResolver;
@@ -29,31 +30,54 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an unused connection is kept open.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// An HTTP client with a pool of connections; clones share the pool.
+/// An HTTP client with a pool of connections.
 pub(super) type HttpClient = Client<Connector, Full<Bytes>>;
+
+/// HTTP clients with the same connector: one for each of the
+/// [cores](toolcrib_tasks::cores::Cores), so that a request stays on its thread, and one for all other
+/// threads.
+pub(super) struct HttpClients {
+    connector: Connector,
+    shared: HttpClient,
+    cores: PerCore<HttpClient>,
+}
 
 /// Opens connections to the addresses that its resolver lets through.
 #[derive(Clone)]
 pub(super) struct Connector(HttpsConnector<HttpConnector<GuardedResolver>>);
 
-/// Creates a client that ignores proxy settings of the environment and follows no redirects.
+// === impl HttpClients ===
+
+impl HttpClients {
+    /// Creates clients that ignore proxy settings of the environment and follow no redirects.
+    pub(super) fn new(resolver: GuardedResolver, tls: rustls::ClientConfig) -> Self {
+        let mut tcp = HttpConnector::new_with_resolver(resolver);
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(Duration::from_secs(60)));
+        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_all_versions()
+            .wrap_connector(tcp);
+        let connector = Connector(connector);
+        Self { shared: client(connector.clone()), connector, cores: PerCore::new() }
+    }
+
+    /// The client of the current thread.
+    pub(super) fn here(&self) -> &HttpClient {
+        self.cores.here(|| client(self.connector.clone())).unwrap_or(&self.shared)
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "this is the module that the rule points to")]
-pub(super) fn client(resolver: GuardedResolver, tls: rustls::ClientConfig) -> HttpClient {
-    let mut tcp = HttpConnector::new_with_resolver(resolver);
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_keepalive(Some(Duration::from_secs(60)));
-    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    let connector = HttpsConnectorBuilder::new()
-        .with_tls_config(tls)
-        .https_or_http()
-        .enable_all_versions()
-        .wrap_connector(tcp);
+fn client(connector: Connector) -> HttpClient {
     Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIMEOUT)
-        .build(Connector(connector))
+        .build(connector)
 }
 
 impl Service<Uri> for Connector {
