@@ -60,7 +60,7 @@ pub use self::{
 /// `shuttle`.
 mod sync {
     pub(crate) use std::{
-        sync::{Condvar, Mutex, PoisonError},
+        sync::{Condvar, Mutex, MutexGuard, PoisonError},
         thread,
     };
 }

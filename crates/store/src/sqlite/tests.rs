@@ -10,6 +10,7 @@ use toolcrib_core::{
     record::{KnownHeads, RecordStore},
     store::{CatalogStore, KeyStore, Storage, StoreError},
 };
+use toolcrib_tasks::cores::Cores;
 
 use super::{SqliteStore, failure::Failure, log::select_sql, transaction::WriteTransaction};
 use crate::{
@@ -326,6 +327,139 @@ async fn a_writer_that_panics_leaves_no_caller_waiting() {
     assert!(matches!(behind, Err(StoreError::Unavailable(_))));
     let after = store.append(&[decided("t", "r", "e1")]).await;
     assert!(matches!(after, Err(StoreError::Unavailable(_))), "nothing is accepted afterwards");
+    store.close().await;
+    let files = std::fs::read_dir(directory.path().join("store.db.instances")).unwrap();
+    assert_eq!(files.count(), 0, "and it no longer counts as alive");
+}
+
+/// Runs `work` on a core that serves nothing else, where a caller that is alone stores its events
+/// itself.
+async fn on_core<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, tokio::task::JoinError> {
+    let cores = Cores::start(2).unwrap();
+    let place = cores.place();
+    place.runtime().spawn(work).await
+}
+
+/// Returns the thread that stores.
+async fn storing_thread(store: &SqliteStore) -> String {
+    let name = |_: &mut WriteTransaction<'_>| Ok(std::thread::current().name().map(str::to_owned));
+    store.on_writer(name).await.unwrap().unwrap()
+}
+
+/// Stores alone until a core stores.
+async fn be_alone(store: &SqliteStore) {
+    for _ in 0..100 {
+        if storing_thread(store).await.starts_with("toolcrib-core-") {
+            return;
+        }
+    }
+    panic!("the thread of the store does everything");
+}
+
+#[tokio::test]
+async fn a_caller_that_is_alone_on_a_core_stores_its_events_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    for _ in 0..100 {
+        assert_eq!(storing_thread(&store).await, "toolcrib-store", "this is not a core");
+    }
+    let alone = store.clone();
+    on_core(async move {
+        be_alone(&alone).await;
+        for number in 0..20 {
+            let call = called("t", "r", &format!("e{number}"), &format!("c{number}"));
+            alone.append(std::slice::from_ref(&call)).await.unwrap();
+            alone.append(&[returned(&call, &format!("e{number}-end"))]).await.unwrap();
+            let taken = alone.append(&[decided("t", "r", "new"), call]).await.unwrap_err();
+            assert!(matches!(taken, StoreError::Conflict(_)), "{taken}");
+            compare(&alone).await;
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(store.read(EventQuery::default()).await.unwrap().len(), 40);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn what_comes_while_a_caller_stores_is_stored_after_it_by_the_thread() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let cores = Cores::start(3).unwrap();
+    let (first, second) = (cores.place(), cores.place());
+    let (release, gate) = mpsc::channel::<()>();
+    let (entered, inside) = tokio::sync::oneshot::channel();
+    let mut entered = Some(entered);
+    let alone = store.clone();
+    let held = first.runtime().spawn(async move {
+        be_alone(&alone).await;
+        let hold = move |_: &mut WriteTransaction<'_>| {
+            entered.take().unwrap().send(std::thread::current().name().map(str::to_owned)).unwrap();
+            gate.recv().unwrap_err();
+            Ok(())
+        };
+        alone.on_writer(hold).await.unwrap();
+    });
+    assert_eq!(inside.await.unwrap().unwrap(), "toolcrib-core-0");
+    let before = store.commits();
+    let behind = [&store, &store].map(|store| {
+        let store = store.clone();
+        second.runtime().spawn(async move { storing_thread(&store).await })
+    });
+    while store.inner.writer.waiting() < 3 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(release);
+    held.await.unwrap();
+    for stored in behind {
+        assert_eq!(stored.await.unwrap(), "toolcrib-store");
+    }
+    assert_eq!(store.commits() - before, 2, "that of the core, and one for both");
+    store.close().await;
+}
+
+/// The write-ahead log is copied in a quiet time; a later write starts it anew.
+#[tokio::test]
+async fn what_a_caller_stored_itself_is_copied_in_a_quiet_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let (alone, path) = (store.clone(), directory.path().join("store.db"));
+    on_core(async move {
+        be_alone(&alone).await;
+        alone.append(&[decided("t", "r", "last")]).await.unwrap();
+    })
+    .await
+    .unwrap();
+    let uncopied = || -> i64 {
+        let pages = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?);
+        let reader = Connection::open(&path).unwrap();
+        reader.query_row("PRAGMA wal_checkpoint(NOOP)", [], pages).unwrap()
+    };
+    for _ in 0..1_000 {
+        if uncopied() == 0 {
+            return store.close().await;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{} pages are not copied", uncopied());
+}
+
+#[tokio::test]
+async fn a_caller_that_panics_while_it_stores_ends_the_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let alone = store.clone();
+    let panicked = on_core(async move {
+        be_alone(&alone).await;
+        alone.on_writer(|_| -> Result<(), Failure> { panic!("on purpose") }).await
+    })
+    .await;
+    assert!(panicked.unwrap_err().is_panic());
+    let after = store.append(&[decided("t", "r", "e1")]).await;
+    assert!(matches!(after, Err(StoreError::Unavailable(_))), "nothing is accepted afterwards");
+    store.ended().await;
     store.close().await;
     let files = std::fs::read_dir(directory.path().join("store.db.instances")).unwrap();
     assert_eq!(files.count(), 0, "and it no longer counts as alive");

@@ -1,4 +1,5 @@
-//! The one thread of this process that writes: group commit on its own connection.
+//! The one connection of this process that writes, with group commit. A thread uses it, or a caller
+//! that is alone.
 //!
 //! Invariants:
 //! - success is reported only after the `COMMIT` of the work has returned, and in strict mode was
@@ -23,6 +24,7 @@ use std::{
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use toolcrib_core::store::{CommitObserver, StoreError};
+use toolcrib_tasks::cores::BlockingTurn;
 
 use super::{
     copier::{Copier, copy, start_thread},
@@ -33,7 +35,7 @@ use super::{
     place::Place,
     transaction::WriteTransaction,
 };
-use crate::queue::{Queue, TakeOutcome};
+use crate::queue::{Claim, PushOutcome, Queue, TakeOutcome};
 
 /// The most requests in one transaction. Group commit pays off up to about the number of concurrent
 /// callers (128 in our measurements). 256 events take single-digit milliseconds, so the wait for
@@ -59,6 +61,8 @@ const MEASURE_EVERY: u32 = 16;
 /// Handle to the writer thread.
 pub(super) struct Writer {
     queue: Arc<Queue<QueuedJob>>,
+    /// Locked by whose turn it is in the queue, so never waited for. `None` after the end.
+    engine: Arc<Mutex<Option<Engine>>>,
     room: Arc<Semaphore>,
     commits: Arc<AtomicU64>,
     observer: Arc<OnceLock<CommitObserver>>,
@@ -125,16 +129,23 @@ impl Writer {
             observer: Arc::clone(&observer),
             schema,
             late: LateSync::default(),
+            unmeasured: 0,
         };
-        let ending =
-            StopGuard { queue: Arc::clone(&queue), instance: Some(instance), _ended: ending };
+        let engine = Arc::new(Mutex::new(Some(engine)));
+        let ending = StopGuard {
+            queue: Arc::clone(&queue),
+            engine: Arc::clone(&engine),
+            instance: Some(instance),
+            _ended: ending,
+        };
         let thread = start_thread("toolcrib-store", move || {
             // Dropped last, even when the thread panics.
             let ending = ending;
-            engine.work(&ending.queue);
+            work(&ending.queue, &ending.engine);
         })?;
         Ok(Self {
             queue,
+            engine,
             room: Arc::new(Semaphore::new(MAX_WAITING)),
             commits,
             observer,
@@ -157,8 +168,32 @@ impl Writer {
         let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| closed())?;
         let (reply, answer) = oneshot::channel();
         let job = Box::new(Work { work, value: None, reply });
-        self.queue.push(QueuedJob { job, acknowledgement, room }).map_err(|_| closed())?;
+        self.hand_over(QueuedJob { job, acknowledgement, room })?;
         answer.await.unwrap_or_else(|_| Err(ended_early()))
+    }
+
+    /// Hands `queued` to the thread, or stores it here: a caller that has been alone, on a core that
+    /// serves nothing else, does not wake another thread.
+    fn hand_over(&self, queued: QueuedJob) -> Result<(), StoreError> {
+        let turn = BlockingTurn::begin();
+        match self.queue.push(queued, turn.is_some()) {
+            PushOutcome::Queued => Ok(()),
+            PushOutcome::Claimed(queued, claim) => {
+                self.store_here(queued, claim);
+                Ok(())
+            }
+            PushOutcome::Refused(_) => Err(closed()),
+        }
+    }
+
+    /// Stores `queued` on this thread.
+    fn store_here(&self, queued: QueuedJob, mut claim: Claim<'_, QueuedJob>) {
+        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(engine) = engine.as_mut() else { return };
+        engine.store(vec![queued]);
+        if engine.is_tending_due() {
+            claim.ask();
+        }
     }
 
     pub(super) fn commits(&self) -> u64 {
@@ -244,6 +279,7 @@ where
 /// count as alive any more.
 struct StopGuard {
     queue: Arc<Queue<QueuedJob>>,
+    engine: Arc<Mutex<Option<Engine>>>,
     instance: Option<Instance>,
     /// Dropped after everything else, see [`Writer::ended`].
     _ended: watch::Sender<()>,
@@ -252,6 +288,7 @@ struct StopGuard {
 impl Drop for StopGuard {
     fn drop(&mut self) {
         self.queue.close();
+        *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.instance = None;
         // Empty after an orderly end. After a panic, dropping the jobs fails their callers.
         while let TakeOutcome::Batch(lost) = self.queue.take(MAX_BATCH, None) {
@@ -260,7 +297,7 @@ impl Drop for StopGuard {
     }
 }
 
-/// The state of the thread.
+/// The connection, and what is known of the file.
 struct Engine {
     connection: Connection,
     copier: Copier,
@@ -270,6 +307,8 @@ struct Engine {
     observer: Arc<OnceLock<CommitObserver>>,
     schema: Arc<SchemaCheck>,
     late: LateSync,
+    /// Transactions since the write-ahead log was measured.
+    unmeasured: u32,
 }
 
 /// The state of the data that is acknowledged before its sync.
@@ -314,39 +353,66 @@ enum Savepoints {
     Each,
 }
 
+/// The work of the thread, until the queue is closed. A producer that panicked has left an engine
+/// that cannot be used.
+fn work(queue: &Queue<QueuedJob>, engine: &Mutex<Option<Engine>>) {
+    let mut unsaved = false;
+    loop {
+        let taken = queue.take(MAX_BATCH, unsaved.then_some(IDLE));
+        let Ok(mut engine) = engine.lock() else { return };
+        let Some(working) = engine.as_mut() else { return };
+        match taken {
+            TakeOutcome::Batch(batch) => {
+                working.store(batch);
+                working.tend(queue.is_empty());
+                unsaved = true;
+            }
+            TakeOutcome::Asked => working.tend(queue.is_empty()),
+            TakeOutcome::Idle => {
+                working.rest();
+                unsaved = false;
+            }
+            TakeOutcome::Closed => {
+                engine.take().into_iter().for_each(Engine::end);
+                return;
+            }
+        }
+    }
+}
+
 // === impl Engine ===
 
 impl Engine {
-    fn work(mut self, queue: &Queue<QueuedJob>) {
-        let (mut unsaved, mut unmeasured) = (false, 0);
-        loop {
-            match queue.take(MAX_BATCH, unsaved.then_some(IDLE)) {
-                TakeOutcome::Batch(batch) => {
-                    self.store(batch);
-                    unsaved = true;
-                    if self.late.is_due && queue.is_empty() {
-                        self.sync_log();
-                    }
-                    if self.log.is_clear_due() {
-                        self.clear();
-                    }
-                    unmeasured += 1;
-                    if self.copier.has_copied() {
-                        self.copy();
-                    } else if unmeasured >= MEASURE_EVERY {
-                        unmeasured = 0;
-                        self.bound_log();
-                    }
-                }
-                TakeOutcome::Idle => {
-                    self.clear();
-                    self.copier.wait();
-                    self.copy();
-                    unsaved = false;
-                }
-                TakeOutcome::Closed => break,
-            }
+    /// Whether [`Engine::tend`] has something to do.
+    fn is_tending_due(&self) -> bool {
+        self.late.is_due || self.log.is_clear_due() || self.unmeasured >= MEASURE_EVERY
+    }
+
+    /// Does what is due between transactions.
+    fn tend(&mut self, is_quiet: bool) {
+        if self.late.is_due && is_quiet {
+            self.sync_log();
         }
+        if self.log.is_clear_due() {
+            self.clear();
+        }
+        if self.copier.has_copied() {
+            self.copy();
+        } else if self.unmeasured >= MEASURE_EVERY {
+            self.unmeasured = 0;
+            self.bound_log();
+        }
+    }
+
+    /// Copies the write-ahead log in a quiet time.
+    fn rest(&mut self) {
+        self.clear();
+        self.copier.wait();
+        self.copy();
+    }
+
+    /// Ends after the last transaction.
+    fn end(mut self) {
         if self.late.is_due {
             self.sync_log();
         }
@@ -458,6 +524,7 @@ impl Engine {
                     self.late.is_due = false;
                 }
                 self.commits.fetch_add(1, Ordering::Relaxed);
+                self.unmeasured += 1;
                 if let Some(observer) = self.observer.get() {
                     observer(began.elapsed());
                 }

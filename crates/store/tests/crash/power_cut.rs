@@ -10,6 +10,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fs::OpenOptions,
     io::Write as _,
+    ops::Range,
     path::{Path, PathBuf},
     process::Command,
     sync::{
@@ -34,6 +35,8 @@ use toolcrib_store::{
     },
     verify,
 };
+
+use toolcrib_tasks::cores::Cores;
 
 use crate::{
     DURABILITY, STORE, all,
@@ -73,12 +76,14 @@ fn helper_process() {
     let acknowledgements = std::env::var_os(ACKNOWLEDGEMENTS).unwrap();
     let file = OpenOptions::new().create(true).append(true).open(acknowledgements).unwrap();
     let acknowledgements = Mutex::new(file);
-    let acknowledge = |line: &str| {
+    let acknowledge = move |line: &str| {
         acknowledgements.lock().unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();
     };
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async {
+    // On a core that serves nothing else, where a caller that is alone stores its events itself.
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let cores = Cores::start(2).unwrap();
+    let place = cores.place();
+    let lives = place.runtime().spawn(async move {
         for life in 0..2 {
             let store = SqliteStore::open(&path, options()).unwrap();
             store.recover(moment(2)).await.unwrap();
@@ -92,14 +97,17 @@ fn helper_process() {
             }
         }
     });
+    runtime.block_on(lives).unwrap();
 }
 
-/// Callers that append at once, with quiet moments between.
+/// Callers that append at once, then one that is alone, with quiet moments between.
 async fn live(store: &SqliteStore, life: &str, acknowledge: &(impl Fn(&str) + Sync)) {
     let mut previous = None;
     for phase in 0..PHASES {
-        let callers = (0..CALLERS).map(|caller| call(store, life, phase, caller, acknowledge));
+        let calls = |caller, numbers| calls(store, life, phase, (caller, numbers), acknowledge);
+        let callers = (0..CALLERS).map(|caller| calls(caller, 0..4));
         futures_util::future::join_all(callers).await;
+        calls(CALLERS, 0..12).await;
         let together = (0..TOGETHER).map(|number| format!("{life}-{phase}/{number}"));
         let together: Vec<_> = together.collect();
         let events = together.iter().map(|event| decided("p", "together", event));
@@ -123,11 +131,11 @@ async fn live(store: &SqliteStore, life: &str, acknowledge: &(impl Fn(&str) + Sy
 }
 
 /// Some calls and sessions are never ended.
-async fn call(
+async fn calls(
     store: &SqliteStore,
     life: &str,
     phase: usize,
-    caller: usize,
+    (caller, numbers): (usize, Range<usize>),
     acknowledge: &(impl Fn(&str) + Sync),
 ) {
     let append = async |event: toolcrib_core::event::NewEvent| {
@@ -135,7 +143,7 @@ async fn call(
         store.append(&[event]).await.unwrap();
         acknowledge(id.as_str());
     };
-    for number in 0..4 {
+    for number in numbers {
         let name = format!("{life}-{phase}-{caller}-{number}");
         let run = format!("run-{caller}");
         let start = called("t", &run, &name, &name);
