@@ -161,7 +161,7 @@ fn beside_a_consumer(first: fn(&Queue<Item>)) -> TakeOutcome<Item> {
         thread::spawn(move || first(&queue))
     };
     let taken = queue.take(9, Some(PATIENCE));
-    producer.join().ok();
+    producer.join().unwrap();
     taken
 }
 

@@ -158,8 +158,8 @@ impl Server {
         Self { tls, ..self }
     }
 
-    /// Serves each connection on one of `cores`, so that no step of its requests wakes another
-    /// thread. The streams of a connection with HTTP/2 are dealt out among them.
+    /// Serves each connection on one of `cores`, so that the server's steps of its requests wake no
+    /// other thread. The streams of a connection with HTTP/2 are dealt out among them.
     #[must_use]
     pub fn cores(self, cores: Cores) -> Self {
         Self { cores: Some(cores), ..self }
